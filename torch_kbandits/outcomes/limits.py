@@ -161,10 +161,10 @@ class KnownSafe:
     def of(cls, given: Any, candidates: Candidates) -> Self:
         """Return what was given as ``safe_seed`` for points of candidates; ``InputError`` if it does not fit them."""
         own = untimed(candidates)
-        actions, rule = own.example[:0, own.context_dim :], given if callable(given) else None
+        actions, rule = own.example[:0, own.context_dim :], cast(Any, given) if callable(given) else None
         if given is not None and rule is None:
             if isinstance(own, Configurations) and not isinstance(given, Tensor):
-                given = own.space.encode([given] if isinstance(given, dict) else given).to(own.example)
+                given = own.space.encode([given] if isinstance(given, dict) else cast(Any, given)).to(own.example)
             given, number = own.brought("safe_seed", given), actions.shape[-1]
             actions = checks.points("safe_seed", given, dimension=number, like=own.example).detach().clone()
             if actions.dim() != 2 or not len(actions):

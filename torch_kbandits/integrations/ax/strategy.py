@@ -62,17 +62,13 @@ def kernel_bandit_strategy(
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``.
         prior: of the first objective, on parameters scaled to the unit cube: a ``Prior``, kept as it is, or a
             ``LearnedPrior``, fitted for every trial; its mean is a number. Of other metrics all is fitted. An unordered
-            choice of more than two values takes a column for each of them; everything else takes one. Trials with a
-            standard error have its square in place of λ.
-        candidates: a data frame with a column for each parameter, whose rows alone may be tried. Columns may be left
-            out for parameters that every call of ``get_next_trials`` fixes.
+            choice of more than two values takes a column for each. A standard error squared is in place of λ.
+        candidates: a data frame with a column for each parameter that calls do not fix, whose rows alone may be tried.
         initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the bandit chooses. It
             also waits for the first outcome, and for two where anything is fitted.
-        constraint_mode: which trials the outcome constraints of the experiment allow once the bandit chooses:
-            "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
-            be safe attach at least ``initialization_trials`` that are.
-        constraint_beta: for the constraints a multiplier of the standard deviation or a ``Width``; unless given 2 for
-            "optimistic" and 3 for "safe".
+        constraint_mode: which trials the outcome constraints allow once the bandit chooses: "optimistic", those that
+            may keep them, or "safe", those that surely do. To be safe attach at least ``initialization_trials`` first.
+        constraint_beta: for these a multiplier of the standard deviation or a ``Width``; 2 unless given, "safe" 3.
 
     Raises:
         InputError: if an argument does not fit; when trials are asked for, if the experiment does not.
@@ -127,15 +123,11 @@ def kernel_bandit_strategy(
 
 
 def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the parameterization of the best posterior mean; no trial is made, and later trials stay what they were.
+    """Return the parameterization of the best posterior mean, tried or not; no trial is made, and later ones stay.
 
-    Unlike ``client.get_best_parameterization`` it may never have been tried, and it may be asked for in a context. It
-    keeps outcome constraints by the posterior means, and surely where the strategy's are "safe". Of several objectives
-    it is the best of their means, scalarised with equal weights; see ``Scalarization``.
-
-    Args:
-        client: with a strategy of ``kernel_bandit_strategy``.
-        fixed_parameters: the values of some parameters, such as a context.
+    It keeps outcome constraints by the posterior means, and surely where the strategy's are "safe". Of several
+    objectives it is the best of their means, scalarised with equal weights; see ``Scalarization``. The client has a
+    strategy of ``kernel_bandit_strategy``; fixed parameters are those of a context.
 
     Raises:
         InputError: if the client has another strategy, or a fixed parameter is outside the search space.

@@ -86,10 +86,9 @@ def read(data: ExperimentData, experiment: Experiment) -> Trials:
     for kind, metric in frame.columns if len(frame) else ():
         values = frame[kind, metric].to_numpy(dtype="float64")
         known = values[~np.isnan(values)]
-        size = (
-            known.std() if kind == "mean" and len(known) > 1 else known.mean() if kind == "sem" and len(known) else 1.0
-        )
-        if size > _COARSE:  # so that an experiment that was saved and loaded goes on as it would have
+        # So that an experiment that was saved and loaded goes on as it would have.
+        is_mean = kind == "mean"
+        if len(known) < 1 + is_mean or (known.std() if is_mean else known.mean()) > _COARSE:
             values = values.round(_DECIMALS)
         found = [np.nan if place is None else values[place] for _, _, place in rows]
         columns[kind][str(metric)] = torch.tensor(found, dtype=torch.float64)
@@ -144,13 +143,7 @@ class TrialBandit:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        trials: Trials,
-        space: TrialSpace,
-        goals: OptimizationConfig,
-        *,
-        plainly: bool = False,
+        self, settings: Settings, trials: Trials, space: TrialSpace, goals: OptimizationConfig, *, plainly: bool = False
     ) -> None:
         self.settings, self.trials, self.space = settings, trials, space
         self._rows = space.completed(space.rows)
@@ -168,6 +161,7 @@ class TrialBandit:
         }
         self.memories = {name: memory or Stationary() for name, memory in memories.items()}
         priors = {name: self._prior(each, self.signs[name], noise[name].values()) for name, each in given.items()}
+        measured = [Outcome(each, priors[each], self.memories[each] if self.has_time else None) for each in others]
         aims = [REWARD, *others[: len(sought) - 1]]
         weights: Any = dict.fromkeys(aims, 1.0) if plainly else "random"
         with warnings.catch_warnings():
@@ -180,9 +174,7 @@ class TrialBandit:
                 acquisition=UpperConfidenceRule(),
                 memory=self.memories[first] if self.has_time else None,
                 seed=settings.seed,
-                outcomes=[
-                    Outcome(name, priors[name], self.memories[name] if self.has_time else None) for name in others
-                ],
+                outcomes=measured,
                 constraints=self._limits(goals, plainly),
                 objective=Scalarization(dict.fromkeys(aims, "maximize"), weights) if len(aims) > 1 else None,
             )
