@@ -53,7 +53,7 @@ def serve(
     Args:
         service: open; also closed if this fails.
         host: a name or an address of this machine.
-        port: from 0, for any that is free, to 65,535.
+        port: 0 for any that is free.
         token: that requests must bring, ``Authorization: Bearer TOKEN``; needed where others than this machine can
             reach the address. Without one requests must call the server by a local name.
         max_request: bytes of the body of a request.

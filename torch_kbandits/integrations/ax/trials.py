@@ -61,10 +61,7 @@ class Trials(NamedTuple):
         return self.means.get(metric, torch.full_like(self.times, torch.nan))
 
     def noise(self, metric: str, regularization: float | None) -> dict[float, float]:
-        """Return the noise variances of a metric by time, none where no standard error is known.
-
-        Trials without one get ``regularization``, or the mean of the others; factorisations need some for each.
-        """
+        """Return the noise variances of a metric by time, filled in where one lacks; none if all do."""
         squares = self.sems.get(metric, torch.full_like(self.times, torch.nan)).square()
         if not len(known := squares[squares.isfinite()]):
             return {}
