@@ -13,32 +13,13 @@ from ax.exceptions.storage import JSONDecodeError
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.encoder import object_to_json
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY
-from ax_clients import (
-    BRANIN,
-    CONTEXT,
-    GRID,
-    MIXED,
-    UNIT,
-    client_of,
-    play,
-    pool_of,
-    posterior_model,
-    validation_error,
-)
+from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, client_of, play, pool_of, posterior_model, validation_error
 from gpytorch.constraints import Positive
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from problems import rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits import (
-    EmptyHistoryError,
-    InputError,
-    LearnedPrior,
-    LinearGrowth,
-    Prior,
-    confidence,
-    memory,
-)
+from torch_kbandits import EmptyHistoryError, InputError, LearnedPrior, LinearGrowth, Prior, confidence, memory
 from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
 from torch_kbandits.memory import TemporalPrior, UncertaintyInjection

@@ -160,11 +160,7 @@ def assert_alike(ones, others):
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "words",
-    [
-        {},
-        {"memory": SlidingWindow(12)},
-        {"algorithm": "ek-ucb", "max_dictionary": 3},
-    ],
+    [{}, {"memory": SlidingWindow(12)}, {"algorithm": "ek-ucb", "max_dictionary": 3}],
     ids=["all", "window", "ek-ucb"],
 )
 def test_a_study_is_read_with_the_same_fits_and_goes_on_with_a_new_sampler_as_with_the_old(words, monkeypatch):

@@ -57,10 +57,7 @@ class SearchConfig:
 
 
 def found(
-    domain: Domain,
-    score: Callable[[Tensor], Tensor],
-    function: Callable[[], AcquisitionFunction] | None,
-    seed: int,
+    domain: Domain, score: Callable[[Tensor], Tensor], function: Callable[[], AcquisitionFunction] | None, seed: int
 ) -> Tensor:
     """Return points (k, d) of a domain's cube, of which the one of the highest score is chosen.
 

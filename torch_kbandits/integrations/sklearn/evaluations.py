@@ -56,15 +56,16 @@ class Evaluations:
     def add(self, points: Tensor) -> list[Row]:
         """Return the rows of configurations, given by their encodings (q, d), none if every fit fails.
 
-        They are measured now, unless that was done by an earlier process and kept.
+        They are measured now, unless an earlier process kept them; that every fit fails is not kept.
         """
         try:
             rows, splits = cast(Any, self._kept(self._key, points.tolist(), self))
             self._check_splits(splits)
-        except _AllFailedError as error:
-            self._failure = cast(ValueError, error.__cause__)
-            warnings.warn(str(self._failure), FitFailedWarning, stacklevel=2)
-            rows = []
+        except ValueError as error:
+            if not _ALL_FAILED.match(str(error)):
+                raise
+            warnings.warn(str(error), FitFailedWarning, stacklevel=2)
+            self._failure, rows = error, []
         self.batches.append((points, rows))
         return rows
 
@@ -102,12 +103,7 @@ class Evaluations:
         """Return the rows of configurations that are evaluated now, and the digest of the splits; what joblib keeps."""
         size = len(candidates) * self._num_splits
         context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
-        try:
-            self._evaluate(candidates, cv=self, callback_ctx=context)
-        except ValueError as error:
-            if _ALL_FAILED.match(str(error)):
-                raise _AllFailedError from error
-            raise
+        self._evaluate(candidates, cv=self, callback_ctx=context)
         return self.measured[-size:], self._digest
 
     def _check_splits(self, found: str) -> None:
@@ -117,10 +113,6 @@ class Evaluations:
                 "scores cannot be compared. Give cv a random_state, or another checkpoint=."
             )
         self._digest = found
-
-
-class _AllFailedError(Exception):
-    """Every fit of a batch failed, which is not kept: it is to fail again."""
 
 
 def _measured(key: str, points: list[list[float]], evaluations: Evaluations) -> tuple[list[Row], str]:
