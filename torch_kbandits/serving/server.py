@@ -24,10 +24,8 @@ from torch_kbandits.serving.service import Service
 MAX_REQUEST = 2**20
 #: Connections at most, also so many wait to be accepted: of files any system lets a process open more.
 MOST_CONNECTIONS = 128
-#: Seconds in which a client must send something, or read an answer.
-_PATIENCE = 30.0
-#: Letters of a token at least, and of the message of an error at most.
-_SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000
+_PATIENCE = 30.0  # seconds in which a client must send something, or read an answer
+_SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000  # letters of a token at least, and of the message of an error at most
 #: Names of this machine by which a browser or a client on it calls it.
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 #: What there is, and by which method.

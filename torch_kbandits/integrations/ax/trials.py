@@ -31,8 +31,7 @@ from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 
 #: A prior is fitted to two outcomes or more, and whenever there are more.
 _ALWAYS: dict[str, Any] = {"num_initial": 2, "refit_share": 1e-9}
-#: The least noise variance of a trial, as a share of the variance of all outcomes.
-_LEAST_NOISE = 1e-6
+_LEAST_NOISE = 1e-6  # the least noise variance of a trial, as a share of the variance of all outcomes
 #: Decimals with which Ax saves outcomes, and the size of what matters in them above which these are enough.
 _DECIMALS, _COARSE = 10, 1e-4
 

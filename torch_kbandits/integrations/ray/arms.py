@@ -27,8 +27,7 @@ from torch_kbandits.selection.search import SearchConfig
 
 #: So many changes are remembered one by one for shards that are behind; those further behind are started anew.
 _MOST_CHANGES = 64
-#: So often an arm is drawn again that is to be avoided.
-_DRAWS = 100
+_DRAWS = 100  # so often an arm is drawn again that is to be avoided
 
 #: Of each point pending the version with it, and the words of ``Arms.taken``.
 Pending = tuple[tuple[int, tuple[Any, ...]], ...]

@@ -26,8 +26,7 @@ Change = tuple[str, tuple[Any, ...]]
 #: Which posterior a shard holds: the version of what was learned, and after it of each point pending.
 Versions = tuple[int, ...]
 
-#: Ranks drawn at a time to get at those of a shard.
-_BLOCK = 2**20
+_BLOCK = 2**20  # ranks drawn at a time to get at those of a shard
 #: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
 _FAR_BELOW = 2.0**100
 

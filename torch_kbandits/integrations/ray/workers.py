@@ -10,8 +10,7 @@ from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
-#: Bytes up to which a message goes with each call; larger ones go into a store once.
-_SMALL = 2**16
+_SMALL = 2**16  # bytes up to which a message goes with each call; larger ones go into a store once
 
 
 class ShardLostError(KernelBanditError, RuntimeError):

@@ -14,8 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
-#: Where a distribution has no end its quantiles at this level, and at 1 less it, are the ends.
-_TAIL = 0.001
+_TAIL = 0.001  # where a distribution has no end its quantiles at this level, and at 1 less it, are the ends
 
 #: Of a discrete distribution the values are searched that are quantiles at these levels; by them shapes are compared.
 _LEVELS = (np.arange(64) + 0.5) / 64

@@ -33,8 +33,7 @@ from torch_kbandits.spaces import ParameterSpace
 
 #: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
 _LISTED, _NUMBERS = 4096, 2**22
-#: So many points of a design are tried for one that is new.
-_DRAWS = 32
+_DRAWS = 32  # so many points of a design are tried for one that is new
 #: Words that do not matter for what is measured.
 _FREE = {"checkpoint", "estimator", "n_iter", "n_jobs", "num_initial", "batch_size", "pre_dispatch", "refit", "verbose"}
 
