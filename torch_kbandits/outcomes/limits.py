@@ -55,11 +55,11 @@ class Limit:
     Where nothing may be played ``ask`` raises an ``InfeasibleError``. Points pending do not count as seen here.
 
     Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and "Stagewise
-    safe Bayesian optimization with Gaussian processes", ICML 2018; only what looks best is worth expanding to:
-    Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE). Optimistic: Xu et al.,
-    "Constrained efficient global optimization of expensive black-box functions", ICML 2023 (CONFIG). Differs: no
-    Lipschitz constant is needed, points are safe by the posterior alone; a play expands the safe set by the outcome
-    expected of it, not by the best possible one; on a box a spread set stands for all points.
+    safe Bayesian optimization with Gaussian processes", ICML 2018; what is worth expanding to: Turchetta et al., "Safe
+    exploration for interactive machine learning", NeurIPS 2019. Optimistic: Xu et al., "Constrained efficient global
+    optimization of expensive black-box functions", ICML 2023. Differs: points are safe by the posterior alone, without
+    a Lipschitz constant; a play expands the safe set by the outcome expected of it; on a box a spread set stands for
+    all points.
 
     Args:
         outcome: its name, or an ``Outcome`` with prior and memory.
@@ -130,11 +130,7 @@ class AtLeast(Limit):
 def declared(
     outcomes: Sequence[str | Outcome], limits: Sequence[Limit], objectives: Sequence[str] = ()
 ) -> tuple[Outcome, ...]:
-    """Return the outcomes that are named, in the order given, and then those that only limits or objectives do.
-
-    Raises:
-        InputError: if something is no outcome or no limit, or an outcome is declared twice.
-    """
+    """Return the outcomes that are named, in the order given, and then those that only limits or objectives do."""
     named = [Outcome(each) if isinstance(each, str) else each for each in outcomes]
     for number, each in enumerate(named):
         checks.instance(f"outcomes[{number}]", each, Outcome, "a name or an Outcome")

@@ -25,9 +25,8 @@ class Scalarization:
     """Several objectives, weighed against each other: ``Scalarization({"reward": "maximize", "cost": "minimize"})``.
 
     A choice maximises the scalarised vector of the upper confidence bounds of all objectives, or of a Thompson draw of
-    each. One to be minimised enters with the other sign. Each is divided by its prior deviation, as given or as
-    fitted last: the largest at a point played. So weights compare deviations, not units, and a constant added to an
-    objective changes no choice.
+    each. One to be minimised enters with the other sign. Each is divided by its prior deviation, the largest at a point
+    played: weights compare deviations, not units, and a constant added to an objective changes no choice.
 
     "linear" is Σ w_j v_j, which finds points on the convex hull of the Pareto front alone. "chebyshev" is
     min_j w_j (v_j − z_j) + 0.05 Σ_j w_j (v_j − z_j), which finds all of the front. The reference z is the worst of each

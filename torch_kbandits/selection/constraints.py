@@ -100,11 +100,8 @@ class ConstraintSet:
 
     def limited(self, function: AcquisitionFunction) -> AcquisitionFunction:
         """Return an acquisition function of single points, minus infinity where the limits do not allow a point."""
-
-        def limited(values: list[Tensor], X: Tensor) -> Tensor:
-            return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
-
-        return CombinedFunction([function], limited)
+        allows = self.allows
+        return CombinedFunction([function], lambda Y, X: Y[0].masked_fill(~allows(X.detach().squeeze(-2)), -torch.inf))
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which are within all limits, (n,)."""

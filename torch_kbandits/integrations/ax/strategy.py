@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 from ax.api.client import Client
 from ax.core.observation import ObservationFeatures
@@ -18,13 +18,14 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import DamagedFileError, InputError
 from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
 from torch_kbandits.integrations.ax.trials import Settings
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.outcomes import AtMost
 from torch_kbandits.priors import LearnedPrior, Prior
 
 #: The node that generates all trials.
@@ -97,21 +98,17 @@ def kernel_bandit_strategy(
                 "candidates must have at least one row, columns of different names and no missing values; got shape "
                 f"{candidates.shape}, columns {list(candidates.columns)}. candidates.dropna() leaves rows out."
             )
-    default = DEFAULT_BETA[checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)]
-    width, constraint_width = (
-        each if isinstance(each, Width) else ConstantWidth(each)
-        for each in (beta, default if constraint_beta is None else constraint_beta)
-    )
+    checks.one_of("constraint_mode", constraint_mode, get_args(Mode))
     settings = Settings(
         seed=checks.non_negative_integer("seed", seed),
         prior=prior,
-        width=width,
+        width=beta if isinstance(beta, Width) else ConstantWidth(beta),
         dictionary=dictionary,
         memory=memory,
         candidates=None if candidates is None else {str(name): candidates[name].tolist() for name in candidates},
         initialization_trials=checks.positive_integer("initialization_trials", initialization_trials),
         constraint_mode=constraint_mode,
-        constraint_width=constraint_width,
+        constraint_width=AtMost("outcome", 0.0, constraint_mode, constraint_beta).width,
     )
     spec = GeneratorSpec(KernelBanditGenerators.BANDIT, generator_kwargs={"settings": settings})
     return GenerationStrategy(name=BANDIT_NODE, nodes=[GenerationNode(name=BANDIT_NODE, generator_specs=[spec])])

@@ -29,8 +29,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 
-#: A prior is fitted to two outcomes or more, and whenever there are more.
-_ALWAYS: dict[str, Any] = {"num_initial": 2, "refit_share": 1e-9}
+_ALWAYS: Any = {"num_initial": 2, "refit_share": 1e-9}  # a prior is fitted to two or more, whenever there are more
 _LEAST_NOISE = 1e-6  # the least noise variance of a trial, as a share of the variance of all outcomes
 #: Decimals with which Ax saves outcomes, and the size of what matters in them above which these are enough.
 _DECIMALS, _COARSE = 10, 1e-4

@@ -175,10 +175,7 @@ class KernelBanditSampler(BaseSampler):
         Of several objectives it is one of ``study.best_trials``, of finite values if there is any: the best by
         posterior means with equal weights, see ``Scalarization``. Where completed trials differ in their parameters or
         ranges, those with the parameters of ``study.best_trial`` alone are compared, and a warning says so, once.
-
-        Raises:
-            EmptyHistoryError: if no trial is completed, or they have no parameters in common.
-            InfeasibleError: if none is likely feasible.
+        ``EmptyHistoryError`` if no trial is completed, ``InfeasibleError`` if none is likely feasible.
         """
         trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
         finished, parameters = [trial for trial in trials if trial.state.is_finished()], space_of(completed)
