@@ -13,36 +13,15 @@ from ax.exceptions.storage import JSONDecodeError
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.encoder import object_to_json
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY
-from ax_clients import (
-    BRANIN,
-    CONTEXT,
-    GRID,
-    MIXED,
-    UNIT,
-    client_of,
-    play,
-    pool_of,
-    posterior_model,
-    validation_error,
-)
+from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, client_of, play, pool_of, posterior_model, validation_error
 from gpytorch.constraints import Positive
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from problems import rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits import (
-    EmptyHistoryError,
-    InputError,
-    LearnedPrior,
-    LinearGrowth,
-    Prior,
-    confidence,
-    dictionaries,
-    memory,
-)
+from torch_kbandits import EmptyHistoryError, InputError, LearnedPrior, LinearGrowth, Prior, confidence, memory
 from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
-from torch_kbandits.integrations.ax.strategy import value_classes
 from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
 
 FIXED = {"prior": Prior(rbf(0.2, 1.0), 0.01), "initialization_trials": 3}
@@ -401,36 +380,30 @@ def on_two_columns():
     return kernel
 
 
-VALUES = [
-    memory.SlidingWindow(float("inf")),
-    memory.SlidingWindow(7, "observations"),
-    memory.UncertaintyInjection(kb.QuadraticGrowth(0.5), max_variance=4.0),
-    kb.RidgeLeverageSampling(2.0, "coupled"),
-    kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
-    confidence.IGPUCBWidth(0.1, 1.0, 0.1, gain=confidence.ConstantGain(2.0)),
+SETTINGS = [
+    {"memory": memory.SlidingWindow(float("inf")), "dictionary": kb.RidgeLeverageSampling(2.0, "coupled")},
+    {"memory": memory.SlidingWindow(7, "observations"), "beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0)},
+    {"beta": confidence.IGPUCBWidth(0.1, 1.0, 0.1, gain=confidence.ConstantGain(2.0)), "dictionary": None},
 ]
 
 
-def test_values_read_back_also_those_that_hold_values_and_tensors():
-    for value in VALUES:
-        assert read_back(value) == value
-    capped = read_back(kb.CappedDictionary(kb.KORS(), 50, "stop"))
-    assert (capped.rule, capped.max_size, capped.when_full) == (kb.KORS(), 50, "stop")
+def settings_in(strategy):
+    return strategy.nodes_by_name["KernelBandit"].generator_spec.generator_kwargs["settings"]
+
+
+def test_settings_read_back_also_those_that_hold_values_and_tensors():
+    for words in SETTINGS:
+        made = kernel_bandit_strategy(seed=0, **words)
+        found, given = settings_in(read_back(made)), settings_in(made)
+        for name in ("memory", "dictionary", "width"):
+            assert getattr(found, name) == getattr(given, name)
     points = torch.rand(4, 2, dtype=torch.float64)
-    assert torch.equal(read_back(kb.FixedDictionary(points)).points, points)
-    gain = read_back(confidence.GreedyGain(on_two_columns(), points, 10, 0.1))
-    assert torch.equal(gain.candidates, points)
-    assert torch.equal(gain.kernel.lengthscale, on_two_columns().lengthscale)
-
-
-def test_every_value_of_the_package_is_registered():
-    names = {kind.__name__ for kind in value_classes()}
-    public = [getattr(module, name) for module in (memory, dictionaries, confidence) for name in module.__all__]
-    kinds = (memory.Memory, memory.Growth, kb.DictionaryRule, confidence.Width, confidence.InformationGain)
-    concrete = {
-        c.__name__ for c in public if isinstance(c, type) and issubclass(c, kinds) and not c.__abstractmethods__
-    }
-    assert concrete <= names
+    gain = confidence.GreedyGain(on_two_columns(), points, 10, 0.1)
+    width = confidence.IGPUCBWidth(0.1, 1.0, 0.1, gain=gain)
+    found = settings_in(read_back(kernel_bandit_strategy(seed=0, dictionary=kb.FixedDictionary(points), beta=width)))
+    assert torch.equal(found.dictionary.points, points)
+    assert torch.equal(found.width.gain.candidates, points)
+    assert torch.equal(found.width.gain.kernel.lengthscale, on_two_columns().lengthscale)
 
 
 class _Unknown(RBFKernel):
@@ -445,12 +418,11 @@ def test_kernels_that_cannot_be_saved_are_refused():
         client_of(UNIT, prior=LearnedPrior(RBFKernel(lengthscale_constraint=constraint)))
 
 
-def test_values_that_were_changed_are_refused():
-    gain = confidence.GreedyGain(on_two_columns(), torch.rand(2, 2, dtype=torch.float64), 1, 0.1)
-    for changed in ("candidates", "GreedyGain (", "RBFKernel"):
-        written = json.dumps(object_to_json(gain)).replace(changed, changed.replace("e", "E", 1))
-        with pytest.raises((DamagedFileError, JSONDecodeError), match=r"does not fit together|not registered"):
-            object_from_json(json.loads(written))
+def test_settings_that_were_changed_are_refused():
+    written = json.dumps(object_to_json(kernel_bandit_strategy(seed=0, prior=Prior(RBFKernel(), 0.1))))
+    for changed in ("constraint_mode", "RBFKernel", "Settings ("):
+        with pytest.raises((DamagedFileError, JSONDecodeError), match=r"do not fit together|not registered"):
+            object_from_json(json.loads(written.replace(changed, changed.replace("e", "E", 1))))
 
 
 def score(**parameters):

@@ -13,17 +13,7 @@ from ax.analysis.results import ResultsAnalysis
 from ax.core.analysis_card import AnalysisCardGroup
 from ax.core.observation import ObservationFeatures
 from ax.exceptions.core import UnsupportedError
-from ax_clients import (
-    BRANIN,
-    GRID,
-    UNIT,
-    branin,
-    client_of,
-    fitted,
-    play,
-    posterior_model,
-    tell,
-)
+from ax_clients import BRANIN, GRID, UNIT, branin, client_of, fitted, play, posterior_model, tell
 from problems import rbf
 
 from torch_kbandits import (

@@ -14,16 +14,7 @@ from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, shard
 from pretend_device import PretendDevice, is_possible
 from problems import DOUBLE, data, in_a_file, linear, matern, play
 
-from torch_kbandits import (
-    Arms,
-    ArmsChangedError,
-    AtMost,
-    Bandit,
-    InputError,
-    LearnedPrior,
-    Outcome,
-    Prior,
-)
+from torch_kbandits import Arms, ArmsChangedError, AtMost, Bandit, InputError, LearnedPrior, Outcome, Prior
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling

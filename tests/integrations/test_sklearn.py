@@ -35,14 +35,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import (
-    Categorical,
-    Float,
-    InputError,
-    Integer,
-    KernelBanditWarning,
-    StateMismatchError,
-)
+from torch_kbandits import Categorical, Float, InputError, Integer, KernelBanditWarning, StateMismatchError
 from torch_kbandits.algorithms import GPTS
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 

@@ -184,9 +184,9 @@ def test_on_a_box_the_neighbourhood_waits_too():
 
 @pytest.mark.parametrize(("kind", "rounds"), [("arms", 12), ("box", 5)])
 def test_limits_are_kept_where_plays_fail(kind, rounds):
-    unit, low = (torch.tensor([[0.0, 0.0], [1.0, top]], dtype=DOUBLE) for top in (1.0, 0.2))
-    candidates, safe = (kb.Box(unit), kb.Box(low)) if kind == "box" else (kb.Arms(ARMS), ARMS[ARMS[:, 1] < 0.2])
-    limit = kb.AtMost("heat", 0.6, mode="safe", beta=2.0, safe_seed=safe)
+    unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+    candidates = kb.Box(unit) if kind == "box" else kb.Arms(ARMS)
+    limit = kb.AtMost("heat", 0.6, mode="safe", beta=2.0, safe_seed=lambda X: X[:, 1] < 0.2)
     bandit, lost = bandit_of(candidates, constraints=[limit], kernel=rbf(0.3)), 0
     for _ in range(rounds):
         x = bandit.ask()

@@ -81,7 +81,7 @@ def weighed(scalarization, weights, bounds, means):
             front.append(mine)
     low, high = np.min(front, axis=0), np.max(front, axis=0)
     gain = weights[:, None] * (bounds - (low - 0.1 * (high - low))[:, None])
-    return gain.min(0) + scalarization.augmentation * gain.sum(0)
+    return gain.min(0) + 0.05 * gain.sum(0)
 
 
 @examples(18)

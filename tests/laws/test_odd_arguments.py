@@ -123,7 +123,7 @@ ODD: dict[str, Callable[[], Any]] = {
 #: What is given for an argument of this name, whoever takes it. Floats are sums of few powers of two, so that they are
 #: the same number in every kind.
 NUMBERS = {
-    "accuracy": 0.5, "action_dim": 2, "after": 2.0, "augmentation": 0.5, "batch_threshold": 2.0, "best_mean": 1.0,
+    "accuracy": 0.5, "action_dim": 2, "after": 2.0, "batch_threshold": 2.0, "best_mean": 1.0,
     "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5,
     "constant": 2.0, "constraint_beta": 1.5, "context_dim": 1, "count": 2, "cutoff": 4.0, "dimension": 2,
     "discount": 0.5, "discretization_size": 32, "expire_after": 2.0, "exploration": 0.25, "factor": 0.5,
@@ -335,7 +335,7 @@ UNCHECKED = {"kwargs", "others", "known", "args"}
 RANGES = {
     "-1 0 inf": "after batch_threshold constant expire_after factor gain lengthscale max_variance noise_fraction "
     "noise_scale norm norm_bound nu oversampling period projection questions rate refit_share regularization scale",
-    "-1 inf": "augmentation beta constraint_beta cutoff growth margin shrinkage tolerance value variation_budget",
+    "-1 inf": "beta constraint_beta cutoff growth margin shrinkage tolerance value variation_budget",
     "-1 0 1 1.5 inf": "accuracy failure_probability false_alarm_probability least_correlation least_weight "
     "num_arms num_initial score_discount",
     "-1 0 1.5 inf": "block_size dimension discount discretization_size horizon max_dictionary max_reference max_size n "

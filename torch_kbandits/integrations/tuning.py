@@ -12,9 +12,6 @@ from torch_kbandits.priors import LearnedPrior
 #: end. Large, because a full one knows little about what is played later.
 LARGEST_DICTIONARY = 400
 
-#: See ``LearnedPrior``.
-_REFIT_SHARE = 0.1
-
 #: So often an evaluation is spread like the first ones: a search may have settled for too little, and a prior that is
 #: fitted only to where it led knows little of the rest.
 _SPREAD_EVERY = 8
@@ -30,7 +27,7 @@ def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
     """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits."""
-    return replace(prior, refit_share=_REFIT_SHARE)
+    return replace(prior, refit_share=0.1)
 
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:

@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.candidates import Box, Candidates, Configurations
-from torch_kbandits.candidates.base import within
+from torch_kbandits.candidates import Candidates, Configurations
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
-
-_SPREAD = 256  # points of a region that are evaluated
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +55,11 @@ class Limit:
     Where nothing may be played ``ask`` raises an ``InfeasibleError``. Points pending do not count as seen here.
 
     Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and "Stagewise
-    safe Bayesian optimization with Gaussian processes", ICML 2018; only what looks best is worth expanding to:
-    Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE). Optimistic: Xu et al.,
-    "Constrained efficient global optimization of expensive black-box functions", ICML 2023 (CONFIG). Differs: no
-    Lipschitz constant is needed, points are safe by the posterior alone; a play expands the safe set by the outcome
-    expected of it, not by the best possible one; on a box a spread set stands for all points.
+    safe Bayesian optimization with Gaussian processes", ICML 2018; what is worth expanding to: Turchetta et al., "Safe
+    exploration for interactive machine learning", NeurIPS 2019. Optimistic: Xu et al., "Constrained efficient global
+    optimization of expensive black-box functions", ICML 2023. Differs: points are safe by the posterior alone, without
+    a Lipschitz constant; a play expands the safe set by the outcome expected of it; on a box a spread set stands for
+    all points.
 
     Args:
         outcome: its name, or an ``Outcome`` with prior and memory.
@@ -71,8 +68,8 @@ class Limit:
         beta: the multiplier of the outcome's standard deviation, or a ``Width`` of the outcome. Unless given 3 for
             "safe", 2 for "optimistic", which no theorem is behind.
         safe_seed: what is known to be safe at any time, only for "safe": points (k, d), with contexts actions (k, a)
-            that are safe in every context, configurations of a parameter space, a ``Box`` of such points, or a function
-            that says of points (k, d), with contexts (context, action), whether they are, (k,) bool.
+            that are safe in every context, configurations of a parameter space, or a function that says of points
+            (k, d), with contexts (context, action), whether they are, (k,) bool.
 
     Raises:
         InputError: if an argument does not fit.
@@ -133,11 +130,7 @@ class AtLeast(Limit):
 def declared(
     outcomes: Sequence[str | Outcome], limits: Sequence[Limit], objectives: Sequence[str] = ()
 ) -> tuple[Outcome, ...]:
-    """Return the outcomes that are named, in the order given, and then those that only limits or objectives do.
-
-    Raises:
-        InputError: if something is no outcome or no limit, or an outcome is declared twice.
-    """
+    """Return the outcomes that are named, in the order given, and then those that only limits or objectives do."""
     named = [Outcome(each) if isinstance(each, str) else each for each in outcomes]
     for number, each in enumerate(named):
         checks.instance(f"outcomes[{number}]", each, Outcome, "a name or an Outcome")
@@ -153,46 +146,32 @@ def declared(
 
 @dataclass(frozen=True, eq=False)
 class KnownSafe:
-    """What is safe at any time and in any context: actions, a region of them, or points of which a rule says so."""
+    """What is safe at any time and in any context: actions (k, a), or points of which a rule says so."""
 
-    actions: Tensor  # (k, a), some or all of what is safe; none of a rule
-    region: Tensor | None  # (2, a), its bounds; None for the actions alone
+    actions: Tensor  # none of a rule
     rule: Callable[[Tensor], Tensor] | None  # of points (n, d), with contexts (context, action)
     context_dim: int  # columns of points before the action: of the time and of the context
     time_dim: int  # columns before what the rule sees, of the time
 
     @classmethod
     def of(cls, given: Any, candidates: Candidates) -> Self:
-        """Return what was given as ``safe_seed`` for points of candidates.
-
-        Raises:
-            InputError: if it does not fit them.
-        """
-        own, region = untimed(candidates), cast(Tensor | None, None)
+        """Return what was given as ``safe_seed`` for points of candidates; ``InputError`` if it does not fit them."""
+        own = untimed(candidates)
         actions, rule = own.example[:0, own.context_dim :], cast(Any, given) if callable(given) else None
-        number, fits = actions.shape[-1], {"like": own.example}
-        if isinstance(given, Box):
-            region = checks.points("bounds of safe_seed", given.bounds, dimension=number, **fits).clone()
-            engine = torch.quasirandom.SobolEngine(number)  # a scrambled one depends on the default dtype
-            share = engine.draw(_SPREAD, dtype=torch.float64).to(region)
-            actions = region[0] + share * (region[1] - region[0])
-        elif given is not None and rule is None:
+        if given is not None and rule is None:
             if isinstance(own, Configurations) and not isinstance(given, Tensor):
                 given = own.space.encode([given] if isinstance(given, dict) else cast(Any, given)).to(own.example)
-            given = own.brought("safe_seed", given)
-            actions = checks.points("safe_seed", given, dimension=number, **fits).detach().clone()
+            given, number = own.brought("safe_seed", given), actions.shape[-1]
+            actions = checks.points("safe_seed", given, dimension=number, like=own.example).detach().clone()
             if actions.dim() != 2 or not len(actions):
                 raise InputError(f"safe_seed must be (k, {number}) with k >= 1, got {checks.describe(given)}.")
-        return cls(actions, region, rule, candidates.context_dim, int(candidates.is_timed))
+        return cls(actions, rule, candidates.context_dim, int(candidates.is_timed))
 
     def contains(self, X: Tensor) -> Tensor:
         """Say of points (n, d) whether they are known to be safe, (n,)."""
-        if self.rule is not None:
-            found = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
-            if not isinstance(found, Tensor) or found.shape != X.shape[:1] or found.dtype != torch.bool:
-                raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(found)}.")
-            return found.to(X.device)
-        A = X[:, self.context_dim :]
-        if self.region is not None:
-            return within(A, self.region.to(A.device))
-        return (A.unsqueeze(-2) == self.actions.to(A.device)).all(-1).any(-1)
+        if self.rule is None:
+            return (X[:, self.context_dim :].unsqueeze(-2) == self.actions.to(X.device)).all(-1).any(-1)
+        found = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
+        if not isinstance(found, Tensor) or found.shape != X.shape[:1] or found.dtype != torch.bool:
+            raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(found)}.")
+        return found.to(X.device)

@@ -16,6 +16,7 @@ Direction = Literal["maximize", "minimize"]
 Kind = Literal["chebyshev", "linear"]
 
 REWARD = "reward"  # what the reward is called among the objectives
+_AUGMENTATION = 0.05  # of the sum in "chebyshev", so that what is dominated in part is worse
 RANDOM = "random"  # what weights are called that are drawn for each choice
 
 
@@ -24,12 +25,11 @@ class Scalarization:
     """Several objectives, weighed against each other: ``Scalarization({"reward": "maximize", "cost": "minimize"})``.
 
     A choice maximises the scalarised vector of the upper confidence bounds of all objectives, or of a Thompson draw of
-    each. One to be minimised enters with the other sign. Each is divided by its prior deviation, as given or as
-    fitted last: the largest at a point played. So weights compare deviations, not units, and a constant added to an
-    objective changes no choice.
+    each. One to be minimised enters with the other sign. Each is divided by its prior deviation, the largest at a point
+    played: weights compare deviations, not units, and a constant added to an objective changes no choice.
 
     "linear" is Σ w_j v_j, which finds points on the convex hull of the Pareto front alone. "chebyshev" is
-    min_j w_j (v_j − z_j) + a Σ_j w_j (v_j − z_j), which finds all of the front. The reference z is the worst of each
+    min_j w_j (v_j − z_j) + 0.05 Σ_j w_j (v_j − z_j), which finds all of the front. The reference z is the worst of each
     objective on the front of the points played, by posterior means, and a tenth of its range below.
 
     With "random" weights each choice has weights of its own, uniform on the simplex, so that a run covers the front;
@@ -43,7 +43,6 @@ class Scalarization:
         objectives: by name, "maximize" or "minimize"; "reward" is the reward, others are outcomes.
         weights: "random", or for each name a number at least 0, not all 0; they are divided by their sum.
         kind: "chebyshev" or "linear".
-        augmentation: a >= 0; at 0 a point that is dominated in part may be as good as one that is not.
 
     Raises:
         InputError: if an argument does not fit.
@@ -52,7 +51,6 @@ class Scalarization:
     objectives: Mapping[str, Direction]
     weights: Mapping[str, float] | Literal["random"] = RANDOM
     kind: Kind = "chebyshev"
-    augmentation: float = 0.05
 
     def __post_init__(self) -> None:
         if not isinstance(self.objectives, Mapping) or not self.objectives:
@@ -66,7 +64,6 @@ class Scalarization:
             checks.one_of(f"the direction of {name!r}", direction, get_args(Direction))
         object.__setattr__(self, "objectives", dict(self.objectives))
         checks.one_of("kind", self.kind, get_args(Kind))
-        checks.keep(self, augmentation=checks.non_negative)
         if isinstance(self.weights, str) and self.weights == RANDOM:
             return
         if not isinstance(self.weights, Mapping) or set(self.weights) != set(self.objectives):
@@ -106,4 +103,4 @@ class Scalarization:
         if self.kind == "linear":
             return (weights.to(values) * values.movedim(0, -1)).sum(-1)
         gain = weights.to(values) * (values.movedim(0, -1) - reference.to(values))
-        return gain.amin(-1) + self.augmentation * gain.sum(-1)
+        return gain.amin(-1) + _AUGMENTATION * gain.sum(-1)

@@ -30,10 +30,7 @@ def delegated(to: str, *names: str) -> list[Any]:
 
 
 class CompositeSurrogate(Surrogate):
-    """Several surrogates, one of which leads: posterior, dictionary, evidence and what is recommended are its.
-
-    What chose a point is its stage, counted from 1; 0 for nothing that learns from it.
-    """
+    """Several surrogates, one of which leads. What chose a point is its stage, from 1; 0 for nothing that learns it."""
 
     #: Whether each part takes in all that is told or pending; else the first does, and each other what its stage chose.
     shares_all: ClassVar[bool]
@@ -154,8 +151,7 @@ class CompositeFantasy(FantasyPosterior):
 class EnsembleSurrogate(CompositeSurrogate):
     """A surrogate under each of K hypotheses, all of which learn all rewards, and what each has shown.
 
-    A rule decides between them; the width is read under each on its own. ``keeps_all`` says whether all rewards count
-    in full under every hypothesis. Cost of a reward: that of each of the K surrogates.
+    A rule decides between them; the width is read under each on its own. ``keeps_all``: all rewards count in full.
     """
 
     shares_all = True
@@ -252,10 +248,7 @@ class EnsembleFantasy(CompositeFantasy):
     _surrogate: EnsembleSurrogate
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) of the highest score that a hypothesis gives to what it would play.
-
-        Each has its own width in place of ``beta``, and but for the first draws of its own.
-        """
+        """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
         surrogate, found = self._surrogate, list[tuple[float, Tensor, int]]()
         numbers = surrogate.offering(seed)
         for number, own_seed in numbers:
@@ -276,11 +269,9 @@ class EnsembleFantasy(CompositeFantasy):
 class StagedSurrogate(CompositeSurrogate):
     """A surrogate of everything told, which leads, and one for each stage, of the rewards of points that it chose.
 
-    Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
-    effective dimension of everything are at least those of every stage. Where so many of the latest rewards of all
-    stages count, the memory of each is ``LastObservations``, and its time the number of its own among them.
-
-    Cost of a reward: that of everything, and that of its stage.
+    Each has a dictionary of its own. If posteriors are exact the gain and the effective dimension of everything are at
+    least those of every stage. Where so many of the latest rewards of all stages count, the memory of each is
+    ``LastObservations``, and its time the number of its own among them.
     """
 
     shares_all = False
@@ -310,10 +301,7 @@ class StagedFantasy(CompositeFantasy):
     """The stages with points pending."""
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) that the stages choose; equals are broken at random.
-
-        Another rule than a ``StagedRule`` chooses by the posterior of everything told.
-        """
+        """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
         if not isinstance(rule, StagedRule):
             return self._ahead(0).choose(rule, beta, seed, domain)
         with torch.no_grad():
@@ -330,10 +318,7 @@ class StagedFantasy(CompositeFantasy):
             return offer.chosen(rows[best])
 
     def pending_scores(self) -> Tensor:
-        """Return the score of each pending point under the surrogate that learns it, (k,): of its stage, or everything.
-
-        Those of everything told are no larger if posteriors are exact, so a rule that sums them bounds all variances.
-        """
+        """Return the score of each pending point under what learns it, (k,): its stage, or everything."""
         scores = self._ahead(0).pending_scores().clone()
         for stage in self._counting()[1:]:
             scores[self.stages == stage] = self._ahead(stage).pending_scores().to(scores)

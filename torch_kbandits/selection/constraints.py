@@ -100,11 +100,8 @@ class ConstraintSet:
 
     def limited(self, function: AcquisitionFunction) -> AcquisitionFunction:
         """Return an acquisition function of single points, minus infinity where the limits do not allow a point."""
-
-        def limited(values: list[Tensor], X: Tensor) -> Tensor:
-            return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
-
-        return CombinedFunction([function], limited)
+        allows = self.allows
+        return CombinedFunction([function], lambda Y, X: Y[0].masked_fill(~allows(X.detach().squeeze(-2)), -torch.inf))
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which are within all limits, (n,)."""
@@ -130,11 +127,7 @@ class ConstraintSet:
 
 
 class ConstrainedCube:
-    """The points of a cube that limits allow in the context of a round's domain, as a ``Cube``.
-
-    A small allowed region is found from actions (k, d) that are likely in it; where none is known, from where the
-    limits are broken the least.
-    """
+    """The points of a cube that limits allow in a round; actions ``likely``, (k, d), help to find them."""
 
     is_restricted = True
 
@@ -170,9 +163,6 @@ class ConstrainedCube:
         """Return allowed points (k, d), k >= 1: of an even spread, those that are likely, and near these if few are.
 
         Where few are wanted they are those of their number in one order of allowed points, which goes round.
-
-        Raises:
-            InfeasibleError: if none is found.
         """
         spread, likely = self.kept(self.cube.sample(max(n, _SPREAD), generator)), self.playable(self._likely)
         around = self._around(likely, generator) if len(spread) < max(n, _SPREAD) // 4 else likely[:0]
@@ -204,11 +194,7 @@ class ConstrainedCube:
 
 
 def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
-    """Return what may be played of a round's domain, and the constraints, relaxed until failures leave something of it.
-
-    Raises:
-        InfeasibleError: if limits are known to leave nothing.
-    """
+    """Return what may be played of a round's domain, and the constraints, relaxed until failures leave some of it."""
     if domain.is_listed:
         constraints, allowed = constraints.relaxed(domain)
         if not bool(allowed.any()):
@@ -243,11 +229,7 @@ class Playable:
 
     @classmethod
     def within(cls, domain: Domain, constraints: ConstraintSet, surrogate: Surrogate, rule: AcquisitionRule) -> Self:
-        """Return what a rule may play in a round's domain, with the allowed point of the largest mean to improve on.
-
-        Raises:
-            InfeasibleError: if limits leave nothing.
-        """
+        """Return what a rule may play in a round's domain, with the allowed point of the largest mean to improve on."""
         within, constraints = _constrained(domain, constraints)
         cube, is_in_context = within.cube, within.context is not None
         if not surrogate.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
@@ -279,9 +261,6 @@ class Playable:
         these the ones that lack the least to be safe are the goals. The safe point whose outcome the goals would
         explain best tells most about them. It is played if the goals were not all beyond the limit once its outcome
         were known to be as expected, unless that is known already, within the noise. Source: see ``Limit``.
-
-        Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that
-        decides three times more, with up to sixteen points pending.
         """
         outcomes = [each for each in constraints.outcomes if each.limit.is_safe]
         is_all = self.domain.cube is None and self.domain.allowed is None
@@ -338,10 +317,6 @@ def recommended(
 
     Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context, of those
     that ``keeps`` says may be, (n, d) to (n,) bool. Where there are none, and no limits, it is the best of the domain.
-
-    Raises:
-        EmptyHistoryError: if there is no observation.
-        InfeasibleError: if the limits leave none.
     """
     reward, plain = objectives.reward, objectives.plain
     if reward.num_observations == 0:

@@ -54,10 +54,9 @@ class FeasibilityModel:
     With B streaks a second chance comes 20 B 2^(k − 1) rounds after the k-th failure: to what always fails one round in
     20 at most is lost, and fewer and fewer; and what failed by chance comes back.
 
-    Source: a constraint that is only seen as kept or broken is learned beside the objective by Gelbart et al.,
-    "Bayesian optimization with unknown constraints", UAI 2014, and Lindberg and Lee, "Optimization under constraints by
-    applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the closed form, memory and
-    dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
+    Source: Gelbart et al., "Bayesian optimization with unknown constraints", UAI 2014; Lindberg and Lee, "Optimization
+    under constraints by applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the
+    closed form, memory and dictionary of the other posteriors, and knows as well on which side of 1/2 a point is.
     """
 
     surrogate: Surrogate  # of failures
@@ -100,10 +99,7 @@ class FeasibilityModel:
         return (wait <= self.patience) & (probability < self.level)
 
     def relaxed(self, where: Where, within: Tensor) -> Self:
-        """Return the model that allows some of those that nothing else forbids, (n,).
-
-        They are those that wait the least, and of these the least likely to fail.
-        """
+        """Return the model that allows some of those ``within``, (n,): who wait the least, and are the likeliest."""
         (wait, probability), patience, level = self._at(where), self.patience, self.level
         if not bool((within & (wait <= patience) & (probability < level)).any()):
             patience = int(wait[within].min())

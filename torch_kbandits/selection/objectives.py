@@ -104,10 +104,7 @@ class ObjectiveSet:
 
     @cached_property
     def reference(self) -> Tensor:
-        """What is not worth having of each objective, (k,): see ``Scalarization``. 0 before any play.
-
-        Cost: the posterior means at all points played.
-        """
+        """What is not worth having of each objective, (k,): see ``Scalarization``. 0 before any play."""
         played = self.reward.played
         if not len(played):
             return played.new_zeros(len(self.members))
@@ -121,10 +118,7 @@ class ObjectiveSet:
         return self.scalarization.value(torch.stack([*values]), weights, self.reference)
 
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
-
-        Of points (n, d) those are considered that ``keeps`` returns, (m, d).
-        """
+        """Return the point (1, d) of the largest scalarised mean of those played that ``keeps`` returns, if any."""
         played = self.reward.played
         known = played if domain.context is None else distinct(domain.in_context(played))[0]
         known = keeps(known) if len(known) else known
@@ -149,10 +143,7 @@ class ScalarizedFantasy:
         return self.reward.offered(domain)
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the point (1, d) of the largest scalarised score; that of the reward alone where nothing else counts.
-
-        The arguments are those of ``FantasyPosterior.choose``; the weights follow from the seed.
-        """
+        """Return the point (1, d) of the largest scalarised score; of the reward where that alone counts."""
         members, reward = self.objectives.members, self.objectives.reward
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))

@@ -50,27 +50,20 @@ class SearchConfig:
     def started_at(self, latest: Tensor, incumbent: Tensor) -> Domain:
         """Return the box, with the last point learned and that of the largest posterior mean, (1, d), to start from.
 
-        Both follow from the history, so a loaded bandit searches as the saved one would. Pending points are no starts:
-        where a shrunken deviation raises a score the search would stay there.
+        Pending points are no starts: where a shrunken deviation raises a score the search would stay there.
         """
         domain = cast(Domain, self.domain)
         return replace(domain, starts=distinct(torch.cat([latest, incumbent]).clamp(*cast(Tensor, domain.bounds)))[0])
 
 
 def found(
-    domain: Domain,
-    score: Callable[[Tensor], Tensor],
-    function: Callable[[], AcquisitionFunction] | None,
-    seed: int,
+    domain: Domain, score: Callable[[Tensor], Tensor], function: Callable[[], AcquisitionFunction] | None, seed: int
 ) -> Tensor:
     """Return points (k, d) of a domain's cube, of which the one of the highest score is chosen.
 
     They are all points that a search looks at, or, where there is a function to climb, single points (b, 1, d) to (b,),
-    the best of these and where it ends that starts from them.
-
-    Measured on three boxes (2, 6, 10 columns) and three spaces with integers, 35 posteriors of each: its best is below
-    that of ``optimize_acqf`` or ``optimize_acqf_mixed_alternating`` by more than 1e-4 of a prior deviation once, and
-    theirs below its own 13 times; a search takes 0.3 to 1.5 times their processor time.
+    the best of these and where it ends that starts from them. On 210 posteriors its best was below BoTorch's by more
+    than 1e-4 of a prior deviation once, and BoTorch's below its own 13 times, in 0.3 to 1.5 times the time.
     """
     parts, cube = domain.initial_points(seed), cast(Cube, domain.cube)
     if function is None:

@@ -24,27 +24,18 @@ class Journal:
     """A file with one record of JSON a line, each with its length and a checksum of it and all before it.
 
     ``append`` writes a record, one thread at a time. ``commit``, in any thread, waits until it is on the disk, together
-    with all that was appended before the wait began: one ``fsync`` for all who wait. Neither costs more in a long file.
-    Where a record cannot be written nobody knows what the disk has: then every later call is refused.
-
-    Attributes:
-        size: bytes of the file.
-        position: how many records were appended here.
-        num_syncs, sync_seconds: how often the disk was waited for, and for how long in all.
-        failure: why nothing can be appended any more; None while all is well.
+    with all that was appended before the wait began: one ``fsync`` for all who wait. Where a record cannot be written
+    nobody knows what the disk has: then every later call is refused.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.size, self.position = path, 0, 0
-        self.num_syncs, self.sync_seconds = 0, 0.0
-        self.failure: str | None = None
+        self.path, self.size, self.position = path, 0, 0  # bytes of the file, and records appended here
+        self.num_syncs, self.sync_seconds = 0, 0.0  # how often the disk was waited for, and for how long in all
+        self.failure: str | None = None  # why nothing can be appended any more
         self._file, self._digest, self._syncing, self._durable = -1, _SEED, Lock(), 0
 
     def open(self) -> list[dict[str, Any]]:
-        """Begin to append to the file, and return its records; a last one that was cut in writing is removed.
-
-        ``FileError`` if it cannot be read or written, ``DamagedFileError`` if it was changed in any other way.
-        """
+        """Begin to append to the file, and return its records; a last one that was cut in writing is removed."""
         records, size, digest = parsed(read_whole(self.path), repr(str(self.path)))
         self._take(size, digest)
         return records
@@ -120,10 +111,7 @@ class Journal:
 
 
 def parsed(content: bytes, file: str) -> tuple[list[dict[str, Any]], int, bytes]:
-    """Return the records of a journal, the bytes of those that are whole, and the digest of all; errors as of ``open``.
-
-    What follows the whole ones is the beginning of a record that was never answered. The file's name is for messages.
-    """
+    """Return the whole records of a journal, their bytes, and the digest of all; one that was cut is left out."""
     if not content.startswith(_FIRST_LINE):
         raise DamagedFileError(f"{file} is no journal, or its first line was changed. {_ADVICE}")
     records, size, digest = [], len(_FIRST_LINE), _SEED

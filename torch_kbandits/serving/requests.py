@@ -25,10 +25,7 @@ _FIELDS = {
 
 
 class RefusedError(KernelBanditError):
-    """A request is refused; nothing changed. The message says why and what to do; ``status`` is that of HTTP.
-
-    It is 409 where an id is not pending, or a key came with another request; 503 where nothing can be saved any more.
-    """
+    """A request is refused; nothing changed. The message says why and what to do; ``status`` is that of HTTP."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -47,10 +44,7 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 
 def identified(operation: str, request: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return by what a request is known when it comes again, and what tells it from others, whatever their order.
-
-    The former is the ids that it is about, or its key; None without.
-    """
+    """Return by what a request is known when it comes again, its ids or its key if any, and a digest of the rest."""
     key, known = request.get("key"), {name: value for name, value in request.items() if name != "key"}
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY):
         raise InputError(f"key must be a text of 1 to {_LONGEST_KEY} letters, got {checks.describe(key)}.")
@@ -73,10 +67,7 @@ def time_of(request: Mapping[str, Any]) -> Any:
 
 
 def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a bandit's method, which checks numbers itself; what is not given is left out.
-
-    ``InputError`` if a field is unknown, or the fields do not fit each other.
-    """
+    """Return the arguments of a bandit's method, which checks numbers itself; what is not given is left out."""
     for name in request:
         checks.one_of("a field", name, _FIELDS.get(operation, ()))
     words = {name: value for name, value in request.items() if value is not None and name != "key"}

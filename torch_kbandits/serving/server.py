@@ -24,10 +24,8 @@ from torch_kbandits.serving.service import Service
 MAX_REQUEST = 2**20
 #: Connections at most, also so many wait to be accepted: of files any system lets a process open more.
 MOST_CONNECTIONS = 128
-#: Seconds in which a client must send something, or read an answer.
-_PATIENCE = 30.0
-#: Letters of a token at least, and of the message of an error at most.
-_SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000
+_PATIENCE = 30.0  # seconds in which a client must send something, or read an answer
+_SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000  # letters of a token at least, and of the message of an error at most
 #: Names of this machine by which a browser or a client on it calls it.
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 #: What there is, and by which method.
@@ -53,7 +51,7 @@ def serve(
     Args:
         service: open; also closed if this fails.
         host: a name or an address of this machine.
-        port: from 0, for any that is free, to 65,535.
+        port: 0 for any that is free.
         token: that requests must bring, ``Authorization: Bearer TOKEN``; needed where others than this machine can
             reach the address. Without one requests must call the server by a local name.
         max_request: bytes of the body of a request.

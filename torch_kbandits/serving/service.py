@@ -65,7 +65,7 @@ class Service:
         Args:
             path: of a file that ``bandit.save`` wrote.
             into: a bandit of the same configuration, where the file alone does not make it again.
-            compact_after: changes after which the bandit is saved whole; as many are told again after a crash.
+            compact_after: changes after which it is saved whole; as many are told again after a crash.
 
         Errors are those of ``Bandit.load``, also of the journal; ``StateMismatchError`` if that continues another file,
         ``InputError`` if another process has the file, or the bandit asks an expert.
@@ -86,11 +86,8 @@ class Service:
     def answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request once all that it shows is on the disk; after an error nothing has changed.
 
-        Args:
-            operation: "ask", "tell", "forget", "recommend", "posterior", "pending", "health" or "metrics".
-            request: JSON: lists, objects with names, numbers, texts.
-
-        ``InputError`` if the request does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
+        Operations are "ask", "tell", "forget", "recommend", "posterior", "pending", "health" and "metrics"; a request
+        is JSON. ``InputError`` if it does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
         """
         with self._turns:
             self._require_working()

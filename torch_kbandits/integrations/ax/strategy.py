@@ -1,14 +1,9 @@
-"""A generation strategy for Ax's client, the point to use in the end, and what of both Ax writes to JSON.
-
-Ax's own encoder would write dataclasses under bare names such as ``Linear``; here names say what to import.
-"""
+"""A generation strategy for Ax's client, the point to use in the end, and what of both Ax writes to JSON."""
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
-from functools import partial
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 from ax.api.client import Client
 from ax.core.observation import ObservationFeatures
@@ -22,14 +17,15 @@ from pandas import DataFrame
 from torch_kbandits import checks
 from torch_kbandits.acquisition import DiscretizedThompsonSampling, KernelUCB
 from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
-from torch_kbandits.confidence import ConstantWidth, InformationGain, Width
-from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
+from torch_kbandits.confidence import ConstantWidth, Width
+from torch_kbandits.confidence.base import Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import DamagedFileError, InputError
 from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
 from torch_kbandits.integrations.ax.trials import Settings
-from torch_kbandits.memory import Growth, Memory
+from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.outcomes import AtMost
 from torch_kbandits.priors import LearnedPrior, Prior
 
 #: The node that generates all trials.
@@ -62,17 +58,13 @@ def kernel_bandit_strategy(
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``.
         prior: of the first objective, on parameters scaled to the unit cube: a ``Prior``, kept as it is, or a
             ``LearnedPrior``, fitted for every trial; its mean is a number. Of other metrics all is fitted. An unordered
-            choice of more than two values takes a column for each of them; everything else takes one. Trials with a
-            standard error have its square in place of λ.
-        candidates: a data frame with a column for each parameter, whose rows alone may be tried. Columns may be left
-            out for parameters that every call of ``get_next_trials`` fixes.
+            choice of more than two values takes a column for each. A standard error squared is in place of λ.
+        candidates: a data frame with a column for each parameter that calls do not fix, whose rows alone may be tried.
         initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the bandit chooses. It
             also waits for the first outcome, and for two where anything is fitted.
-        constraint_mode: which trials the outcome constraints of the experiment allow once the bandit chooses:
-            "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
-            be safe attach at least ``initialization_trials`` that are.
-        constraint_beta: for the constraints a multiplier of the standard deviation or a ``Width``; unless given 2 for
-            "optimistic" and 3 for "safe".
+        constraint_mode: which trials the outcome constraints allow once the bandit chooses: "optimistic", those that
+            may keep them, or "safe", those that surely do. To be safe attach at least ``initialization_trials`` first.
+        constraint_beta: for these a multiplier of the standard deviation or a ``Width``; 2 unless given, "safe" 3.
 
     Raises:
         InputError: if an argument does not fit; when trials are asked for, if the experiment does not.
@@ -106,36 +98,28 @@ def kernel_bandit_strategy(
                 "candidates must have at least one row, columns of different names and no missing values; got shape "
                 f"{candidates.shape}, columns {list(candidates.columns)}. candidates.dropna() leaves rows out."
             )
-    default = DEFAULT_BETA[checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)]
-    width, constraint_width = (
-        each if isinstance(each, Width) else ConstantWidth(each)
-        for each in (beta, default if constraint_beta is None else constraint_beta)
-    )
+    checks.one_of("constraint_mode", constraint_mode, get_args(Mode))
     settings = Settings(
         seed=checks.non_negative_integer("seed", seed),
         prior=prior,
-        width=width,
+        width=beta if isinstance(beta, Width) else ConstantWidth(beta),
         dictionary=dictionary,
         memory=memory,
         candidates=None if candidates is None else {str(name): candidates[name].tolist() for name in candidates},
         initialization_trials=checks.positive_integer("initialization_trials", initialization_trials),
         constraint_mode=constraint_mode,
-        constraint_width=constraint_width,
+        constraint_width=AtMost("outcome", 0.0, constraint_mode, constraint_beta).width,
     )
     spec = GeneratorSpec(KernelBanditGenerators.BANDIT, generator_kwargs={"settings": settings})
     return GenerationStrategy(name=BANDIT_NODE, nodes=[GenerationNode(name=BANDIT_NODE, generator_specs=[spec])])
 
 
 def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the parameterization of the best posterior mean; no trial is made, and later trials stay what they were.
+    """Return the parameterization of the best posterior mean, tried or not; no trial is made, and later ones stay.
 
-    Unlike ``client.get_best_parameterization`` it may never have been tried, and it may be asked for in a context. It
-    keeps outcome constraints by the posterior means, and surely where the strategy's are "safe". Of several objectives
-    it is the best of their means, scalarised with equal weights; see ``Scalarization``.
-
-    Args:
-        client: with a strategy of ``kernel_bandit_strategy``.
-        fixed_parameters: the values of some parameters, such as a context.
+    It keeps outcome constraints by the posterior means, and surely where the strategy's are "safe". Of several
+    objectives it is the best of their means, scalarised with equal weights; see ``Scalarization``. The client has a
+    strategy of ``kernel_bandit_strategy``; fixed parameters are those of a context.
 
     Raises:
         InputError: if the client has another strategy, or a fixed parameter is outside the search space.
@@ -153,26 +137,15 @@ def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None)
 
 
 def register() -> None:
-    """Tell Ax how to save these strategies, and its own with our models, acquisition functions and values."""
+    """Tell Ax how to save these strategies, and its own with our models and acquisition functions."""
     for model in (NystromGP, OnlineGP):
         register_model(model)
     for function in (KernelUCB, DiscretizedThompsonSampling):
         register_acquisition_function(function)
     CORE_ENCODER_REGISTRY[KernelBanditGenerators] = lambda value: {"__type": _name(type(value)), "name": value.name}
     CORE_DECODER_REGISTRY[_name(KernelBanditGenerators)] = KernelBanditGenerators
-    for kind in (Settings, *value_classes()):
-        CORE_ENCODER_REGISTRY[kind] = _write
-        # Ax has functions in place of classes, too.
-        CORE_DECODER_REGISTRY[_name(kind)] = partial(_read, kind)  # pyright: ignore[reportArgumentType]
-
-
-def value_classes() -> list[type]:
-    """Return the dataclasses of this package that settings of a strategy, or parts of a strategy of Ax, may be."""
-    kinds: list[type] = [Memory, Growth, Width, InformationGain, DictionaryRule]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    ours = [kind for kind in kinds if kind.__module__.startswith("torch_kbandits.")]
-    return [kind for kind in ours if dataclasses.is_dataclass(kind) and not inspect.isabstract(kind)]
+    CORE_ENCODER_REGISTRY[Settings] = _write
+    CORE_DECODER_REGISTRY[_name(Settings)] = _read  # pyright: ignore[reportArgumentType] (Ax has functions, too)
 
 
 def _name(kind: type) -> str:
@@ -180,18 +153,18 @@ def _name(kind: type) -> str:
     return f"{kind.__name__} (first import torch_kbandits.integrations.ax)"
 
 
-def _write(value: Any) -> dict[str, Any]:
-    """Return one of our values as Ax writes it."""
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-    return {"__type": _name(type(value)), "fields": describe(fields)}
+def _write(value: Settings) -> dict[str, Any]:
+    """Return settings as Ax writes them."""
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {"__type": _name(Settings), "fields": describe(fields)}
 
 
-def _read(kind: type, fields: Any) -> Any:
-    """Return the value that was written, to the last bit; ``DamagedFileError`` if it is not what was written."""
+def _read(fields: Any) -> Settings:
+    """Return the settings that were written, to the last bit; ``DamagedFileError`` if they are others."""
     try:
-        return kind(**rebuild(kind.__name__, fields))
+        return Settings(**rebuild("settings", fields))
     except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFileError(
-            f"The experiment holds a {kind.__name__} that does not fit together ({error!r}): its file was changed, or "
+            f"The experiment holds settings that do not fit together ({error!r}): its file was changed, or "
             "another version of torch_kbandits wrote it. Take an earlier copy, or load it with that version."
         ) from error

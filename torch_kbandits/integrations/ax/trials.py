@@ -29,10 +29,8 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 
-#: A prior is fitted to two outcomes or more, and whenever there are more.
-_ALWAYS: dict[str, Any] = {"num_initial": 2, "refit_share": 1e-9}
-#: The least noise variance of a trial, as a share of the variance of all outcomes.
-_LEAST_NOISE = 1e-6
+_ALWAYS: Any = {"num_initial": 2, "refit_share": 1e-9}  # a prior is fitted to two or more, whenever there are more
+_LEAST_NOISE = 1e-6  # the least noise variance of a trial, as a share of the variance of all outcomes
 #: Decimals with which Ax saves outcomes, and the size of what matters in them above which these are enough.
 _DECIMALS, _COARSE = 10, 1e-4
 
@@ -61,10 +59,7 @@ class Trials(NamedTuple):
         return self.means.get(metric, torch.full_like(self.times, torch.nan))
 
     def noise(self, metric: str, regularization: float | None) -> dict[float, float]:
-        """Return the noise variances of a metric by time, none where no standard error is known.
-
-        Trials without one get ``regularization``, or the mean of the others; factorisations need some for each.
-        """
+        """Return the noise variances of a metric by time, filled in where one lacks; none if all do."""
         squares = self.sems.get(metric, torch.full_like(self.times, torch.nan)).square()
         if not len(known := squares[squares.isfinite()]):
             return {}
@@ -86,10 +81,9 @@ def read(data: ExperimentData, experiment: Experiment) -> Trials:
     for kind, metric in frame.columns if len(frame) else ():
         values = frame[kind, metric].to_numpy(dtype="float64")
         known = values[~np.isnan(values)]
-        size = (
-            known.std() if kind == "mean" and len(known) > 1 else known.mean() if kind == "sem" and len(known) else 1.0
-        )
-        if size > _COARSE:  # so that an experiment that was saved and loaded goes on as it would have
+        # So that an experiment that was saved and loaded goes on as it would have.
+        is_mean = kind == "mean"
+        if len(known) < 1 + is_mean or (known.std() if is_mean else known.mean()) > _COARSE:
             values = values.round(_DECIMALS)
         found = [np.nan if place is None else values[place] for _, _, place in rows]
         columns[kind][str(metric)] = torch.tensor(found, dtype=torch.float64)
@@ -144,13 +138,7 @@ class TrialBandit:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        trials: Trials,
-        space: TrialSpace,
-        goals: OptimizationConfig,
-        *,
-        plainly: bool = False,
+        self, settings: Settings, trials: Trials, space: TrialSpace, goals: OptimizationConfig, *, plainly: bool = False
     ) -> None:
         self.settings, self.trials, self.space = settings, trials, space
         self._rows = space.completed(space.rows)
@@ -168,6 +156,7 @@ class TrialBandit:
         }
         self.memories = {name: memory or Stationary() for name, memory in memories.items()}
         priors = {name: self._prior(each, self.signs[name], noise[name].values()) for name, each in given.items()}
+        measured = [Outcome(each, priors[each], self.memories[each] if self.has_time else None) for each in others]
         aims = [REWARD, *others[: len(sought) - 1]]
         weights: Any = dict.fromkeys(aims, 1.0) if plainly else "random"
         with warnings.catch_warnings():
@@ -180,9 +169,7 @@ class TrialBandit:
                 acquisition=UpperConfidenceRule(),
                 memory=self.memories[first] if self.has_time else None,
                 seed=settings.seed,
-                outcomes=[
-                    Outcome(name, priors[name], self.memories[name] if self.has_time else None) for name in others
-                ],
+                outcomes=measured,
                 constraints=self._limits(goals, plainly),
                 objective=Scalarization(dict.fromkeys(aims, "maximize"), weights) if len(aims) > 1 else None,
             )

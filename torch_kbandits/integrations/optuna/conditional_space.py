@@ -10,8 +10,7 @@ from optuna.trial import FrozenTrial
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
-#: Whole numbers with more values than this say nothing about which parameters there are.
-_MOST_VALUES = 32
+_MOST_VALUES = 32  # whole numbers with more values than this say nothing about which parameters there are
 
 #: A parameter, and its values with which trials have another one, as Optuna stores them: of a choice its number, since
 #: choices may be lists.

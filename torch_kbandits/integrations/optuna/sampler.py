@@ -40,35 +40,31 @@ class KernelBanditSampler(BaseSampler):
     """Optuna's trials, chosen by a kernelized bandit whose kernel and noise are fitted: see ``LearnedPrior``.
 
     Parameters that completed trials have, with the same range, are chosen together: those that all have, and those of
-    which the value of another says which trials have them. The others are sampled uniformly, each on its own, or by
-    ``independent_sampler``. Trials that run meanwhile, also in other processes, count as if they had returned their
-    posterior mean. The posterior follows from the trials alone, so a study in a storage goes on with a new sampler of
-    the same seed; to rounding, and where trials run one by one.
+    which the value of another says which trials have them. Trials that run meanwhile, also in other processes, count as
+    if they had returned their posterior mean. The posterior follows from the trials alone, so a study in a storage goes
+    on with a new sampler of the same seed; to rounding, and where trials run one by one.
 
-    Of several objectives each trial seeks the best of their upper bounds, weighed at random; see ``Scalarization``.
-    Constraints, of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are
-    at most 0 by these, or, where that is nowhere so, where it covers the space. Of failed trials it is learned how
-    likely configurations are to fail; so it is of values that are not finite, and of a constraint of infinity.
+    Several objectives are weighed as by ``Scalarization``. A trial is tried only where all constraints, of
+    ``trial.set_constraint``, are at most 0 by their posteriors, or, where that is nowhere so, where it covers the
+    space. Trials without a finite value, and with a constraint of infinity, have failed.
 
     Args:
         algorithm: a registry name, such as "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of several objectives
             "gp-ucb".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
-        kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; see
-            ``LearnedPrior``, also for the default.
+        kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``; time is their number.
         clip: whether values far worse than the others count as less far.
-        n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
-            Later every eighth trial still does.
+        n_startup_trials: trials learned before the bandit plays, at least 2; until then, and with every eighth trial
+            later, the space is covered evenly.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
         safe_params: parameters of trials that are known to be feasible. They come first, and then only what is surely
             feasible is tried; see ``Limit``.
         constraint_beta: the multiplier of the deviation of constraints; 3 with ``safe_params`` unless given, else 0,
             the posterior mean: a trial that may just be feasible tells little in a short study.
-        independent_sampler: for parameters that are not chosen together.
-        warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
-            ``recommend`` compares only some of the trials.
+        independent_sampler: for parameters that are not chosen together; unless given each is uniform.
+        warn_independent_sampling: whether these are named, once each, and that ``recommend`` compares some trials only.
         seed: addresses all randomness; None for a random one.
         settings: further words of the algorithm. A dictionary stops at 400 points unless ``max_dictionary`` (None for
             no cap) and ``when_full`` say otherwise.
@@ -122,11 +118,9 @@ class KernelBanditSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the values of these parameters for a trial.
+        """Return the values of these parameters for a trial; ``InputError`` names a range that cannot be searched.
 
-        Raises:
-            InputError: if a range cannot be searched, or the algorithm is not for several objectives.
-            InfeasibleError: if only what is surely feasible is to be tried, and nothing is.
+        ``InfeasibleError`` if only what is surely feasible is to be tried, and nothing is.
         """
         with self._lock.held:
             trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
@@ -181,10 +175,7 @@ class KernelBanditSampler(BaseSampler):
         Of several objectives it is one of ``study.best_trials``, of finite values if there is any: the best by
         posterior means with equal weights, see ``Scalarization``. Where completed trials differ in their parameters or
         ranges, those with the parameters of ``study.best_trial`` alone are compared, and a warning says so, once.
-
-        Raises:
-            EmptyHistoryError: if no trial is completed, or they have no parameters in common.
-            InfeasibleError: if none is likely feasible.
+        ``EmptyHistoryError`` if no trial is completed, ``InfeasibleError`` if none is likely feasible.
         """
         trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
         finished, parameters = [trial for trial in trials if trial.state.is_finished()], space_of(completed)
@@ -207,15 +198,10 @@ class KernelBanditSampler(BaseSampler):
 
     def _following(self, study: Study, parameters: ConditionalSpace, trials: Sequence[FrozenTrial]) -> StudyBandit:
         """Return the bandit on a space that follows these trials the furthest; a new one if none does."""
-        finished, objectives = (
-            {each.number: each for each in trials if each.state.is_finished()},
-            Objectives.of(study, trials),
-        )
-        following = [
-            each
-            for each in self._studies
-            if each.parameters == parameters and each.objectives == objectives and each.follows(finished)
-        ]
+        finished = {each.number: each for each in trials if each.state.is_finished()}
+        objectives = Objectives.of(study, trials)
+        known = [each for each in self._studies if (each.parameters, each.objectives) == (parameters, objectives)]
+        following = [each for each in known if each.follows(finished)]
         found = max(following, key=lambda each: len(each.read), default=None)
         if found is None:
             bandit = self._bandit_on(parameters.space(), objectives)
@@ -230,9 +216,9 @@ class KernelBanditSampler(BaseSampler):
             kernel = kernel(space.dimension)
         prior = tuning_prior(LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial))
         unclipped, others = replace(prior, clip=False), objectives.others
+        outcomes = [Outcome(name, prior) for name in others] + [Outcome(name, unclipped) for name in objectives.limits]
         words: dict[str, Any] = self._words | {
-            "outcomes": [Outcome(name, prior) for name in others]
-            + [Outcome(name, unclipped) for name in objectives.limits],
+            "outcomes": outcomes,
             "constraints": [self._limit(name, space) for name in objectives.limits],
             "objective": Scalarization(dict.fromkeys([REWARD, *others], "maximize")) if others else None,
         }

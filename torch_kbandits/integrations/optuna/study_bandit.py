@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.choices import objectives_of
 from torch_kbandits.errors import InfeasibleError, InputError
 from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace
 from torch_kbandits.integrations.tuning import is_spread
@@ -21,9 +22,6 @@ from torch_kbandits.outcomes import Scalarization
 
 #: What becomes of trials that were pruned.
 Use = Literal["learn", "ignore"]
-
-#: By so much of the range of the front the reference of its scalarisation lies below the worst of it.
-_MARGIN = 0.1
 
 
 class Objectives(NamedTuple):
@@ -82,7 +80,7 @@ class StudyBandit:
         return all(other is trial or other == trial for trial, other in found)
 
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
-        """Tell the bandit the finished trials that it does not know; the first ones with one fit, by ``replay``."""
+        """Tell the bandit the finished trials that it does not know; the first ones at once, by ``replay``."""
         new = [trial for trial in finished if trial.number not in self.read]
         new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
         placed = [(trial, point) for trial in new if (point := self._point(trial)) is not None]
@@ -129,21 +127,11 @@ class StudyBandit:
         succeeded = [row for row, failed in enumerate(history.Y.isnan().tolist()) if not failed]
         rows = [row for row in succeeded if self._numbers[row] in front]
         if rows:
-            return self._numbers[rows[int(self._worth(history.X[rows]).argmax())]]
+            config, state = self.bandit._config, self.bandit._state
+            objectives = objectives_of(config, state, cast(Scalarization, config.objective)).plain
+            return self._numbers[rows[int(objectives.value([*objectives.means(history.X[rows])], 0).argmax())]]
         best, played = self.bandit.recommend(), self.bandit.candidates.actions(history.X)
         return next(self._numbers[row] for row in succeeded if played[row] == best)
-
-    def _worth(self, X: Tensor) -> Tensor:
-        """Return the posterior means of several objectives at points (n, d), scalarised with equal weights, (n,)."""
-        objective = cast(Scalarization, self.bandit.objective)
-        values = []
-        with torch.no_grad():
-            for model in (self.bandit.model, *map(self.bandit.outcome_model, objective.outcomes)):
-                scale = cast(Tensor, model.covar_module(X, diag=True)).max().sqrt()
-                values.append(model.posterior(X).mean.squeeze(-1) / scale)
-        means = torch.stack(values)
-        worst, best = means.amin(-1), means.amax(-1)
-        return objective.value(means, objective.sought(), worst - _MARGIN * (best - worst))
 
     def _spread(self, trial: FrozenTrial) -> dict[str, Any]:
         """Return one of the configurations that cover the space evenly, by the number of a trial."""

@@ -27,8 +27,7 @@ from torch_kbandits.selection.search import SearchConfig
 
 #: So many changes are remembered one by one for shards that are behind; those further behind are started anew.
 _MOST_CHANGES = 64
-#: So often an arm is drawn again that is to be avoided.
-_DRAWS = 100
+_DRAWS = 100  # so often an arm is drawn again that is to be avoided
 
 #: Of each point pending the version with it, and the words of ``Arms.taken``.
 Pending = tuple[tuple[int, tuple[Any, ...]], ...]
@@ -38,16 +37,14 @@ class ShardedArms(LastingCandidates):
     """A finite set of arms split over Ray actors, each with its block of the arms and of the embedding.
 
     What is chosen is what ``Arms`` would choose. A round sends O(d + m) numbers to each shard, and one arm comes back.
-    A worker that is lost is replaced. Workers hold one posterior: bandits that take turns with the same object have it
-    built anew at each turn. Where no Ray is initialised it is started with its own defaults. Workers end when nothing
-    refers to this object any more, or with ``close``.
+    A worker that is lost is replaced. Workers hold one posterior: bandits that take turns have it built anew at each.
+    Where no Ray is initialised it is started. Workers end when nothing refers to this object, or with ``close``.
 
     Args:
         arms: what ``Arms`` takes, or these; of an array of a file each worker reads its own arms only, which every
             machine with a worker must be able to read under the same path.
         num_shards: number of actors, at least 1 and at most A. Sizes of shards differ by at most one arm.
-        num_gpus_per_shard: GPUs of each; above 0 arms and embedding live on one.
-        num_cpus_per_shard: CPUs of each. Torch has one thread in each.
+        num_gpus_per_shard, num_cpus_per_shard: of each; with GPUs arms and embedding live on one. Torch has one thread.
         start_timeout: seconds that a worker may take to come up and read its arms.
 
     Raises:
@@ -169,10 +166,7 @@ class ShardedPosterior(GaussianSurrogate):
         return ShardedFantasy(self, pending)
 
 
-@surrogate_over.register
-def _over_shards(candidates: ShardedArms, config: PosteriorConfig) -> ShardedPosterior:
-    """Return the posterior before any observation; the workers are started if they are not there."""
-    return ShardedPosterior(candidates, config)
+surrogate_over.register(ShardedArms, ShardedPosterior)  # which starts the workers if they are not there
 
 
 class ShardedFantasy(GaussianFantasy):

@@ -25,8 +25,7 @@ Change = tuple[str, tuple[Any, ...]]
 #: Which posterior a shard holds: the version of what was learned, and after it of each point pending.
 Versions = tuple[int, ...]
 
-#: Ranks drawn at a time to get at those of a shard.
-_BLOCK = 2**20
+_BLOCK = 2**20  # ranks drawn at a time to get at those of a shard
 #: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
 _FAR_BELOW = 2.0**100
 
@@ -112,22 +111,17 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
-
-    ``bound`` is the largest prior variance of all arms, ``column`` says which of the numbers told it is about,
-    ``correction`` has the weights of the coordinates that make a prior draw one of the posterior, (m,), and arms
-    ``avoided``, (n, d), are not chosen while the shard has others.
-    """
+    """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``."""
 
     rule: AcquisitionRule
     beta: Array  # 0-dim; takes fewer bytes than a tensor
     seed: int
-    bound: float
+    bound: float  # the largest prior variance of all arms
     tie_seed: int
-    column: int
+    column: int  # which of the numbers told it is about
     incumbent: Tensor | None
-    correction: Array | None
-    avoided: Tensor | None
+    correction: Array | None  # the weights of the coordinates that make a prior draw one of the posterior, (m,)
+    avoided: Tensor | None  # arms (n, d) that are not chosen while the shard has others
     shard: Any = None
 
     @property

@@ -10,23 +10,15 @@ from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
-#: Bytes up to which a message goes with each call; larger ones go into a store once.
-_SMALL = 2**16
+_SMALL = 2**16  # bytes up to which a message goes with each call; larger ones go into a store once
 
 
 class ShardLostError(KernelBanditError, RuntimeError):
-    """A worker is gone and no other could take its place; the message says which arms it had, and why.
-
-    The bandit is as it was before the call, and the next call tries again.
-    """
+    """A worker is gone and no other could take its place. The bandit is as it was, and the next call tries again."""
 
 
 class Workers:
-    """One actor for each shard, and which posterior all of them hold, as far as is known.
-
-    What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
-    bandits may share the workers. Actors end when nobody has this object any more.
-    """
+    """One actor for each shard. What it says that it holds counts; what is remembered here only saves asking."""
 
     def __init__(
         self, source: ArmSource, shards: Sequence[range], num_cpus: float, num_gpus: float, patience: float
@@ -43,10 +35,7 @@ class Workers:
         return self
 
     def gather(self, message: Callable[[Versions], Message], question: Callable[[Shard], Any]) -> list[Any]:
-        """Lead all shards, by the message for what each holds, to a posterior; return their answers in order.
-
-        Workers that were lost are replaced. What a shard raises is raised, and the next call starts it anew.
-        """
+        """Lead all shards, by the message for what each holds, to a posterior; return their answers in order."""
         missing, answers, errors = list(range(len(self.shards))), dict[int, Any](), list[Exception]()
         held = dict.fromkeys(missing, self._held)
         for _ in range(_ATTEMPTS):

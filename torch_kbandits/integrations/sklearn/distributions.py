@@ -14,8 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
-#: Where a distribution has no end its quantiles at this level, and at 1 less it, are the ends.
-_TAIL = 0.001
+_TAIL = 0.001  # where a distribution has no end its quantiles at this level, and at 1 less it, are the ends
 
 #: Of a discrete distribution the values are searched that are quantiles at these levels; by them shapes are compared.
 _LEVELS = (np.arange(64) + 0.5) / 64
@@ -103,16 +102,14 @@ def _read(name: str, given: Any) -> Parameter:
         hint = "a distribution, or a one-dimensional list of at least one value"
         raise InputError(f"parameter {name!r} must be {hint}, got {checks.describe(given)}. {_WHAT_WORKS}")
     choices = list(given)
-    is_ordered = all(map(_has_order, choices)) and 2 < len({*choices}) == len({(_is_whole(x), x) for x in choices})
+    kinds = {(isinstance(each, Rational), each) for each in choices} if all(map(_has_order, choices)) else set()
+    is_ordered = 2 < len(kinds) == len({*choices})
     return Categorical(sorted({*choices}) if is_ordered else choices, is_ordered=is_ordered)
 
 
 def _has_order(choice: Any) -> bool:
-    return isinstance(choice, Real) and not isinstance(choice, bool) and (_is_whole(choice) or math.isfinite(choice))
-
-
-def _is_whole(choice: Any) -> bool:
-    return isinstance(choice, Rational)
+    is_number = isinstance(choice, Real) and not isinstance(choice, bool)
+    return is_number and (isinstance(choice, Rational) or math.isfinite(choice))
 
 
 def _of_scipy(given: Any) -> Parameter:

@@ -28,7 +28,7 @@ class Evaluations:
     """
 
     def __init__(self, search: Any, evaluate: Callable[..., Any], context: Any, key: str) -> None:
-        self._search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
+        self.search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
         #: Encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
         self.batches: list[tuple[Tensor, list[Row]]] = []
         #: The rows of all fits that were made in this process, and ``cv_results_``, empty until ``finish``.
@@ -48,7 +48,7 @@ class Evaluations:
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
         """Yield the rows to train and to test on, the same in every call and as they were for what was kept."""
         if not self._splits:
-            splitter = self._search._checked_cv_orig
+            splitter = self.search._checked_cv_orig
             self._splits = list(splitter.split(X, y, **settings))
             self._check_splits(digest([np.asarray(part) for split in self._splits for part in split]))
         return iter(self._splits)
@@ -56,15 +56,16 @@ class Evaluations:
     def add(self, points: Tensor) -> list[Row]:
         """Return the rows of configurations, given by their encodings (q, d), none if every fit fails.
 
-        They are measured now, unless that was done by an earlier process and kept.
+        They are measured now, unless an earlier process kept them; that every fit fails is not kept.
         """
         try:
             rows, splits = cast(Any, self._kept(self._key, points.tolist(), self))
             self._check_splits(splits)
-        except _AllFailedError as error:
-            self._failure = cast(ValueError, error.__cause__)
-            warnings.warn(str(self._failure), FitFailedWarning, stacklevel=2)
-            rows = []
+        except ValueError as error:
+            if not _ALL_FAILED.match(str(error)):
+                raise
+            warnings.warn(str(error), FitFailedWarning, stacklevel=2)
+            self._failure, rows = error, []
         self.batches.append((points, rows))
         return rows
 
@@ -72,16 +73,16 @@ class Evaluations:
         """Return the mean test scores (size,) of configurations by the rows of their fits; NaN where all failed."""
         scores: Any = [row["test_scores"] for row in rows] or [np.nan] * size
         if isinstance(scores[0], dict):
-            name = self._search.refit
+            name = self.search.refit
             if not isinstance(name, str) or name not in scores[0]:
                 hint = "with several metrics refit must be the name of that one"
-                raise InputError(f"{type(self._search).__name__} maximises one score: {hint}, got refit={name!r}.")
+                raise InputError(f"{type(self.search).__name__} maximises one score: {hint}, got refit={name!r}.")
             scores = [each[name] for each in scores]
         return np.array(scores, dtype=float).reshape(size, -1).mean(axis=1)
 
     def finish(self, format_results: Callable[..., dict[str, Any]]) -> None:
         """Fill the table with what scikit-learn makes of the rows; raise its error if every fit failed."""
-        candidates = [each for points, _ in self.batches for each in self._search.space_.decode(points)]
+        candidates = [each for points, _ in self.batches for each in self.search.space_.decode(points)]
         listed = [rows or [None] * (len(points) * self._num_splits) for points, rows in self.batches]
         rows: list[Any] = [row for each in listed for row in each]
         succeeded = [number for number, row in enumerate(rows) if row is not None and row["fit_error"] is None]
@@ -93,43 +94,31 @@ class Evaluations:
             self.fitted([candidates[quickest // self._num_splits]])
         nothing = rows[quickest] | {"fit_time": np.nan, "score_time": np.nan}
         for part in nothing.keys() & {"test_scores", "train_scores"}:
-            scores, error = nothing[part], self._search.error_score
+            scores, error = nothing[part], self.search.error_score
             nothing[part] = dict.fromkeys(scores, error) if isinstance(scores, dict) else error
         self.table.update(format_results(candidates, self._num_splits, [row or nothing for row in rows]))
-        self._context.call_on_fit_task_end(estimator=self._search)
+        self._context.call_on_fit_task_end(estimator=self.search)
 
     def fitted(self, candidates: list[Any]) -> tuple[list[Row], str]:
-        """Return the rows of configurations that are evaluated now, and the digest of the splits."""
+        """Return the rows of configurations that are evaluated now, and the digest of the splits; what joblib keeps."""
         size = len(candidates) * self._num_splits
         context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
-        try:
-            self._evaluate(candidates, cv=self, callback_ctx=context)
-        except ValueError as error:
-            if _ALL_FAILED.match(str(error)):
-                raise _AllFailedError from error
-            raise
+        self._evaluate(candidates, cv=self, callback_ctx=context)
         return self.measured[-size:], self._digest
-
-    def decode(self, points: list[list[float]]) -> list[Any]:
-        """Return configurations by their encodings."""
-        return self._search.space_.decode(torch.tensor(points, dtype=torch.float64).reshape(len(points), -1))
 
     def _check_splits(self, found: str) -> None:
         if self._digest not in ("", found):
             raise StateMismatchError(
-                f"{self._search._checked_cv_orig!r} draws other splits than it did when the checkpoint was written, so "
+                f"{self.search._checked_cv_orig!r} draws other splits than it did when the checkpoint was written, so "
                 "scores cannot be compared. Give cv a random_state, or another checkpoint=."
             )
         self._digest = found
 
 
-class _AllFailedError(Exception):
-    """Every fit of a batch failed, which is not kept: it is to fail again."""
-
-
 def _measured(key: str, points: list[list[float]], evaluations: Evaluations) -> tuple[list[Row], str]:
-    """Evaluate configurations of a search that has a key; what joblib keeps."""
-    return evaluations.fitted(evaluations.decode(points))
+    """Evaluate configurations, by their encodings, of a search that has a key."""
+    X = torch.tensor(points, dtype=torch.float64).reshape(len(points), -1)
+    return evaluations.fitted(evaluations.search.space_.decode(X))
 
 
 def digest(value: Any) -> str:

@@ -33,8 +33,7 @@ from torch_kbandits.spaces import ParameterSpace
 
 #: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
 _LISTED, _NUMBERS = 4096, 2**22
-#: So many points of a design are tried for one that is new.
-_DRAWS = 32
+_DRAWS = 32  # so many points of a design are tried for one that is new
 #: Words that do not matter for what is measured.
 _FREE = {"checkpoint", "estimator", "n_iter", "n_jobs", "num_initial", "batch_size", "pre_dispatch", "refit", "verbose"}
 
@@ -86,36 +85,32 @@ def _listed(space: ParameterSpace) -> Tensor | None:
 class KernelBanditSearchCV(BaseSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
-    It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations, and every eighth
-    one later, fill the space evenly. The others are chosen by a bandit whose prior is learned from mean test scores,
-    see ``LearnedPrior``. No configuration is evaluated twice. One of whose fits one failed, or whose score is not
-    finite, is told as a play that failed.
+    It is used as ``RandomizedSearchCV`` is. The first configurations, and every eighth one later, fill the space
+    evenly. The others are chosen by a bandit whose prior is learned from mean test scores, see ``LearnedPrior``. No
+    configuration is evaluated twice. One whose score is not finite, as where a fit failed, is told as a failed play.
 
     Args:
         estimator: what is tuned.
         param_distributions: of each parameter a list of choices; a frozen distribution of ``scipy.stats``, searched by
-            its quantiles; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits``, which may depend on
-            others. A list of three numbers or more is searched in order of size, at equal distances. A list of such
-            dicts: configurations are of one of them, and what they have in common is learned together.
+            its quantiles; or ``Float``, ``Integer`` or ``Categorical`` of ``torch_kbandits``. A list of three numbers
+            or more is searched in order of size. Or a list of such dicts, of one of which configurations are.
         n_iter: configurations to evaluate.
-        algorithm: a registry name, such as "gp-ei", "ek-ucb" or "gp-ts".
-        beta: multiplier of the standard deviation, or a ``Width``; 2 unless given, where the algorithm takes one.
+        algorithm, beta: a registry name, and the multiplier of the standard deviation, or a ``Width``, where that takes
+            one; 2 unless given.
         num_initial: configurations that fill the space, all evaluated at once; by default 10, or a third of ``n_iter``
             if that is less, but at least 2.
         batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers.
-        bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
-            dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
-            ``when_full`` say otherwise.
-        checkpoint: path of a directory in which joblib keeps what was measured, batch by batch: the same search of the
-            same data takes it from there, and comes out as one that was not interrupted. Needs a ``random_state``.
+        bandit_options: ``kernel`` and ``clip`` of ``LearnedPrior``, and words of the algorithm. A dictionary that can
+            be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
+        checkpoint: path of a directory in which joblib keeps what was measured, batch by batch, for the same search of
+            the same data. Needs a ``random_state``.
         scoring, n_jobs, cv, verbose, pre_dispatch, return_train_score: as in ``RandomizedSearchCV``.
         refit: whether to refit the best configuration; with several metrics the name of the one to maximise.
         random_state: of the design and of the bandit.
         error_score: the score of a fit that fails. A number is told to the bandit as it is, NaN as a failure.
 
     Attributes:
-        cv_results_: a row for each configuration in order of evaluation; columns as in ``RandomizedSearchCV``, and so
-            are ``best_index_``, ``best_params_``, ``best_score_``, ``best_estimator_`` and the others.
+        cv_results_: a row for each configuration in order of evaluation, as in ``RandomizedSearchCV``; so are others.
         bandit_: what was learned, a ``Bandit`` on a ``UnitCube``; None where nothing could be chosen.
         space_: the ``SearchSpace``; ``space_.decode(bandit_.history.X)`` are the configurations told.
     """
