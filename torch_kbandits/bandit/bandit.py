@@ -1,26 +1,23 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, Self, cast, overload
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import (
-    AcquisitionRule,
-    Domain,
-    UpperConfidenceRule,
-)
+from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.choices import Batches, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.guarantees import (
     FIRST_REWARDS,
@@ -29,41 +26,23 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_far_rewards,
 )
 from torch_kbandits.bandit.health import LAST_CALLS
-from torch_kbandits.bandit.learning import (
-    before_any,
-    consulted,
-    learned,
-    replayed,
-    restarted,
-    without_expired,
-)
+from torch_kbandits.bandit.learning import before_any, learned, replayed, restarted, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
-from torch_kbandits.bandit.state import CachedFantasy, Round, State
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.numerics.shallow import changed, shallow_copy
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History, measured, rewards, told_rewards
-from torch_kbandits.observations.ledger import Expiry, Pending
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
-from torch_kbandits.selection import (
-    FantasyPosterior,
-    Playable,
-    ScalarizedFantasy,
-    Surrogate,
-)
-
-#: Points that ``ask(None)`` returns at most.
-_LARGEST_BATCH = 10_000
-
+from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
@@ -196,7 +175,7 @@ class Bandit(BanditReports):
         self.memories = memories
         self.seed = self._config.seed
         self._state: State = before_any(self._config)
-        self._cached_fantasy: CachedFantasy | None = None
+        self._cached_fantasy: tuple[State, FantasyPosterior] | None = None
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
@@ -205,29 +184,6 @@ class Bandit(BanditReports):
             warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
-
-    @overload
-    def ask(
-        self,
-        q: int | None = 1,
-        *,
-        context: Any = None,
-        candidates: Any = None,
-        time: Any = None,
-        remember: bool = True,
-        return_ids: Literal[False] = False,
-    ) -> Any: ...
-
-    @overload
-    def ask(
-        self,
-        q: int | None = 1,
-        *,
-        context: Any = None,
-        candidates: Any = None,
-        time: Any = None,
-        return_ids: Literal[True],
-    ) -> Asked: ...
 
     def ask(
         self,
@@ -262,20 +218,13 @@ class Bandit(BanditReports):
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
-        start = perf_counter()
         remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
-        if q is not None:
-            q = checks.size("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        state, domain = self._now(time, context, candidates)
-        X, ahead = self._chosen(state, domain, q)
+        X, state, ahead = self._asked(None if q is None else checks.size("q", q), context, candidates, time)
         actions = self.candidates.actions(X.clone())
-        self._seconds["ask"].append(perf_counter() - start)
-        if not remember:
-            return actions
-        state = self._asked_for(X, state, ahead)
-        self._become(state, ahead)
+        if remember:
+            self._become(state, ahead)
         return Asked(actions, state.ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
@@ -338,21 +287,7 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        start = perf_counter()
-        state = without_expired(self._config, self._state)
-        ledger, asked = state.ledger, state.ledger.pending
-        if ids is None:
-            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
-        else:
-            if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            rows = ledger.pending_rows(ids, self._expires)
-            X = asked.points[rows]
-        told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
-        pending = asked.without_rows(rows) if is_over else asked
-        if is_over and ids is None and not self._warned_of_stale_points:
-            self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
-        return self._learn(state, told, pending, start)
+        self._tell(self._state, x, y, context, time, ids, outcomes, failed)
 
     def run(
         self,
@@ -385,18 +320,15 @@ class Bandit(BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            before = self._state
-            try:
-                actions, ids = self.ask(return_ids=True, **words)
-                asked = self._state.ledger
-                played.append(asked.pending.points[-1:])
-                told, now = pull(actions), self._state.ledger
-                if now.pending is not asked.pending or now.num_forgotten != asked.num_forgotten:
-                    raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
-                self.tell(ids=ids, **(_named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}))
-            except BaseException:
-                self._become(before)
-                raise
+            X, state, ahead = self._asked(1, **words)
+            before, told, now = self._state.ledger, pull(self.candidates.actions(X.clone())), self._state.ledger
+            counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
+            if now.pending is not before.pending or counts[0] != counts[1]:
+                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+            said = _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}
+            self._cached_fantasy = state, ahead
+            self._tell(state, ids=state.ledger.pending.ids[-1:], **said)
+            played.append(X)
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -416,9 +348,7 @@ class Bandit(BanditReports):
         state = self._state
         pending = state.ledger.pending
         if ids is not None:
-            if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_rows(state.ledger.pending_rows(ids, self._expires))
+            remaining = pending.without_rows(self._rows(state, ids, x, context))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -517,7 +447,7 @@ class Bandit(BanditReports):
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         state = replayed(self._config, self._state, history)
-        self._warn_of_fits(state, 5)
+        self._warn_of_fits(state, 4)
         self._become(changed(state, clock=state.clock.undecided))
 
     def __repr__(self) -> str:
@@ -528,54 +458,19 @@ class Bandit(BanditReports):
 
     # ---------------------------------------------------------------- inside
 
-    @property
-    def _expires(self) -> str | None:
-        """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
-        expiry = self._config.expire_after
-        if expiry is None:
-            return None
-        return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
-
-    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
-        """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        state = self._state
-        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
-        domain = self.candidates.in_round(context, candidates, state.clock.now)
-        if self._config.advice is None:
-            return state, domain
-        answers = consulted(self._config, state)
-        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
-        return changed(state, answers=answers), domain
-
-    def _known_ahead(self, state: State) -> FantasyPosterior | None:
-        """Return the posterior with the batch so far pending if it was computed already."""
-        return None if self._cached_fantasy is None else self._cached_fantasy.of(state)
-
-    def _ahead_of(self, state: State) -> FantasyPosterior:
-        """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead = self._known_ahead(state)
-        if ahead is None:
-            ledger = state.ledger
-            ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
-            self._cached_fantasy = CachedFantasy(state, ahead)
-        return ahead
-
-    def _chosen(self, state: State, domain: Domain, q: int | None) -> tuple[Tensor, FantasyPosterior]:
-        """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        rule = rule_in(self._config, state)
-        offer = playable_of(self._config, state, domain, rule)
-        known, batches = self._ahead_of(state), Batches(self.batches, self.candidates, state.waiting)
-        if q is None:
-            batches.require_open(known, len(state.ledger.pending.ids))
-        ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer, rule)
-        batches.fill(ahead, size, choose, until_complete=q is None)
-        return (ahead.pending[before:].clone() if before else ahead.pending), ahead
-
-    def _asked_for(self, X: Tensor, state: State, ahead: FantasyPosterior | None) -> State:
-        """Return what is known once points (q, d) are pending, which were chosen last."""
-        stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
-        return changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+    def _asked(
+        self, q: int | None, context: Any = None, candidates: Any = None, time: Any = None
+    ) -> tuple[Tensor, State, FantasyPosterior]:
+        """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
+        start = perf_counter()
+        state, domain = self._now(time, context, candidates)
+        known = self._ahead_of(state)
+        ahead, before = with_chosen(self._config, state, domain, known, q), known.num_pending
+        X = ahead.pending[before:].clone() if before else ahead.pending
+        stages = None if ahead.stages is None else ahead.stages[before:]
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+        self._seconds["ask"].append(perf_counter() - start)
+        return X, state, ahead
 
     def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
         """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
@@ -584,75 +479,63 @@ class Bandit(BanditReports):
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
-    def _round(
+    def _rows(self, state: State, ids: Any, x: Any, context: Any) -> list[int]:
+        """Return the rows of pending points by their ids, in place of which no points may be given."""
+        if x is not None or context is not None:
+            raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
+        expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
+        expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
+        return state.ledger.pending_rows(ids, expires)
+
+    def _tell(
         self,
         state: State,
-        X: Tensor,
-        rows: Sequence[int],
+        x: Any = None,
         y: Any = None,
+        context: Any = None,
+        time: Any = None,
+        ids: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
-        time: Any = None,
-    ) -> tuple[Round, bool]:
-        """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
-        asked, columns = state.ledger.pending, None
-        if outcomes is not None or self._config.declared:
-            columns = measured(outcomes, self.outcomes, X)
-        is_rewarded = failed is False and y is not None
-        is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
-        clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
-        if times is not None and self._config.own_columns:
-            X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
-        if is_over:
-            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
+    ) -> None:
+        """Take over what is known after a round that is told in a state; see ``tell``."""
+        start, config = perf_counter(), self._config
+        state = without_expired(config, state)
+        asked = state.ledger.pending
+        if ids is None:
+            X, rows = asked.found(self.candidates.points(x, context, 0.0), config.own_columns)
         else:
-            Y = torch.full_like(X[:, 0], torch.nan)
-        lost = None if columns is None else Y.isnan() & is_over
-        return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
-
-    def _learn(self, state: State, told: Round, pending: Pending, start: float) -> None:
-        """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
+            rows = self._rows(state, ids, x, context)
+            X = asked.points[rows]
+        told, is_over = round_of(config, state, X, rows, y, outcomes, failed, time)
+        pending = asked.without_rows(rows) if is_over else asked
+        if is_over and ids is None and not self._warned_of_stale_points:
+            self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=5)
         # What learns shares buffers with the fantasized, and writes to them.
         ahead, self._cached_fantasy = self._known_ahead(state), None
-        after = learned(self._config, state, told, pending, ahead)
+        after = learned(config, state, told, pending, ahead)
         if state.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
-            warn_of_far_rewards(self._config, after.ledger.history_since(0), after.told.kernel_bound(), 5)
+            warn_of_far_rewards(config, after.ledger.history_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
-        self._warn_of_fits(after, 6)
+        self._warn_of_fits(after, 5)
         self._seconds["tell"].append(perf_counter() - start)
         self._become(after, ahead if stays and after.told is state.told else None)
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._cached_fantasy = None if ahead is None else CachedFantasy(state, ahead)
+        self._cached_fantasy = None if ahead is None else (state, ahead)
         self._state = state
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
-        """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
+        """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
         for diagnostic in after.diagnostics:
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
-        if not self._warned_of_clipping and (below := after.rewards_below(self._state)) is not None:
-            self._warned_of_clipping = True
-            warn_of_clipping(below, after.spec.prior.floor, stacklevel)
-
-    def _chooser(
-        self, state: State, ahead: FantasyPosterior, offer: Playable, first: AcquisitionRule
-    ) -> Callable[[int], Tensor]:
-        """Return what chooses the next point (1, d) in this round when so many are pending; a rule was the first's."""
-        config = self._config
-        beta, objective, candidates = cast(Width, config.width)(state.surrogate), config.objective, config.candidates
-        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(config, state, objective), ahead)
-
-        def choose(pending: int) -> Tensor:
-            rule = first if first is config.acquisition else rule_in(config, state, pending)
-            found = offer.chosen(sought, rule, beta, seed_for(config.seed, state.round, f"ask {pending}"))
-            return as_told(candidates, found) if candidates.is_timed else found
-
-        return choose
+        if not self._warned_of_clipping and after.spec.prior.floor > -math.inf:
+            self._warned_of_clipping = warn_of_clipping(self._state, after, stacklevel)
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

@@ -119,10 +119,10 @@ def examined(
     config: BanditConfig, state: State, seconds: Mapping[str, Sequence[float]], quality: DictionaryQuality | None
 ) -> Health:
     """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary."""
-    known, ledger, flags, notes = state.residuals, state.ledger, list[str](), list[str]()
+    known, ledger, flags, notes = state.predictions.judged, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    for name, each in zip(names, (known, *(outcome.residuals for outcome in state.outcomes)), strict=True):
+    for name, each in zip(names, (known, *(outcome.predictions.judged for outcome in state.outcomes)), strict=True):
         flags += [_misfit(name, each)] if each.flagged is not None else []
         if each.slack_since is not None:
             notes.append(

@@ -1,15 +1,15 @@
 """How what a bandit knows changes with each round: functions from one state to the next."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
-from torch_kbandits.bandit.choices import Batches
+from torch_kbandits.bandit.choices import is_batch_complete
 from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
@@ -25,7 +25,7 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History, checked_history, joined
+from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
@@ -57,6 +57,33 @@ def without_expired(config: BanditConfig, state: State) -> State:
     Y = X.new_full((len(X),), torch.nan)
     told = Round(state.clock, X, Y, pending.stages_of(rows), measured, times, failed)
     return learned(config, state, told, left)
+
+
+def round_of(
+    config: BanditConfig,
+    state: State,
+    X: Tensor,
+    rows: Sequence[int],
+    y: Any,
+    outcomes: Mapping[str, Any] | None,
+    failed: Any,
+    time: Any,
+) -> tuple[Round, bool]:
+    """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
+    asked, columns = state.ledger.pending, None
+    if outcomes is not None or config.declared:
+        columns = measured(outcomes, [each.name for each in config.declared], X)
+    is_rewarded = failed is False and y is not None
+    is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
+    clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
+    if times is not None and config.own_columns:
+        X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
+    if is_over:
+        Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
+    else:
+        Y = torch.full_like(X[:, 0], torch.nan)
+    lost = None if columns is None else Y.isnan() & is_over
+    return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
 
 
 def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
@@ -327,12 +354,13 @@ def _is_complete(
 
     Of thousands, which cost their square, the first may do.
     """
-    batches = Batches(config.batches, config.candidates, [*told.X[told.lost]])
+    waiting = [*told.X[told.lost]]
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):
-        return batches.is_complete(ahead)
+        return is_batch_complete(config, ahead, waiting)
     first = held.rows(slice(_FIRST_LOOKED_AT))
-    is_complete = batches.is_complete(surrogate.fantasized(first.X, first.stages))
-    more = len(held.X) > len(first.X)
-    return is_complete or (more and batches.is_complete(surrogate.fantasized(held.X, held.stages)))
+    if is_batch_complete(config, surrogate.fantasized(first.X, first.stages), waiting):
+        return True
+    whole = len(held.X) == len(first.X)
+    return not whole and is_batch_complete(config, surrogate.fantasized(held.X, held.stages), waiting)

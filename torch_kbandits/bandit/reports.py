@@ -1,6 +1,5 @@
 """What a bandit knows and what is to be said of it: its posterior, its history, its guarantee and its health."""
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from torch_kbandits.bandit.choices import all_settled, constraints_of, objective
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
-from torch_kbandits.bandit.learning import probabilities
+from torch_kbandits.bandit.learning import consulted, probabilities, without_expired
 from torch_kbandits.bandit.relearning import recalled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
@@ -79,7 +78,7 @@ def _synchronize(kind: type) -> None:
             setattr(kind, name, classmethod(_synchronized(member.__func__)))
 
 
-class BanditReports(ABC):
+class BanditReports:
     """What can be read from a bandit, which ``Bandit`` changes. Public calls, also of subclasses, run one at a time.
 
     A copy, shallow or deep, is independent.
@@ -89,6 +88,7 @@ class BanditReports(ABC):
     width: Width
     _config: BanditConfig
     _state: State
+    _cached_fantasy: tuple[State, FantasyPosterior] | None
     _shown: tuple[Surrogate, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
@@ -385,13 +385,32 @@ class BanditReports(ABC):
         """Return a copy of values where the candidates are."""
         return values.to(self.candidates.device, copy=True)
 
-    @abstractmethod
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
+        state = self._state
+        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
+        domain = self.candidates.in_round(context, candidates, state.clock.now)
+        if self._config.advice is None:
+            return state, domain
+        answers = consulted(self._config, state)
+        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
+        return changed(state, answers=answers), domain
 
-    @abstractmethod
+    def _known_ahead(self, state: State) -> FantasyPosterior | None:
+        """Return the posterior with the batch so far pending if it was computed already."""
+        if self._cached_fantasy is None:
+            return None
+        known, ahead = self._cached_fantasy
+        if known.ledger.pending is not state.ledger.pending or known.ledger.held is not state.ledger.held:
+            return None
+        return ahead if known is state or known.surrogate is state.surrogate else None
+
     def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
+        if (ahead := self._known_ahead(state)) is None:
+            ahead = state.surrogate.fantasized(state.ledger.outstanding, state.ledger.outstanding_stages)
+            self._cached_fantasy = state, ahead
+        return ahead
 
     def _model_of(self, surrogate: Surrogate) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""

@@ -1,6 +1,5 @@
 """All that a bandit knows at a moment, as one value, and what a round tells it."""
 
-import math
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple, Self, cast
@@ -18,7 +17,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
-from torch_kbandits.selection import FantasyPosterior, FeasibilityModel, Surrogate
+from torch_kbandits.selection import FeasibilityModel, Surrogate
 
 
 class ComparedPosterior(NamedTuple):
@@ -105,16 +104,6 @@ class State:
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property
-    def residuals(self) -> Predictions:
-        """What one-step predictions were worth since the last restart or fit. Cost: that of judging the last few."""
-        return self.predictions.judged
-
-    @property
-    def waiting(self) -> list[Tensor]:
-        """The points (d,) that failed and are not played again at once."""
-        return [] if self.failures is None else [each.point for each in self.failures.waiting(self.round)]
-
-    @property
     def now(self) -> float:
         """The current time, minus infinity before the first; the round where there is no clock."""
         return self.clock.now if self.clock.matters else float(self.round)
@@ -130,15 +119,6 @@ class State:
             known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
         return cast(Surrogate, known[2])
 
-    def rewards_below(self, before: "State") -> Tensor | None:
-        """Return the rewards (k,) that are clipped now and were not in an earlier state; None if there are none."""
-        floor, told = self.spec.prior.floor, self.ledger
-        if floor == -math.inf:
-            return None
-        Y = told.history_since(0 if self.last_fit is not before.last_fit else before.ledger.num_observations).Y
-        below = Y[floor > Y]
-        return below if len(below) else None
-
     @property
     def answers_now(self) -> Answers | None:
         """What an expert said at this time; None if nobody was asked."""
@@ -148,21 +128,6 @@ class State:
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart."""
         return self.ledger.num_observations - self.ledger.num_forgotten
-
-
-class CachedFantasy(NamedTuple):
-    """The posterior with the batch so far pending, and the state of which it is."""
-
-    state: State
-    ahead: FantasyPosterior
-
-    def of(self, state: State) -> FantasyPosterior | None:
-        """Return the posterior with the batch so far pending if it is that of this state, too."""
-        known, mine, theirs = self.state, self.state.ledger, state.ledger
-        if mine.pending is not theirs.pending or mine.held is not theirs.held:
-            return None
-        is_same = known is state or known.surrogate is state.surrogate
-        return self.ahead if is_same else None
 
 
 class Round(NamedTuple):
