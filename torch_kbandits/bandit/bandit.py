@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     """What ``ask(return_ids=True)`` returns.
 
     Attributes:
-        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of mappings.
+        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of q mappings.
         ids: the number of each, by which ``tell`` and ``forget`` know it.
     """
 
@@ -63,12 +63,11 @@ class Asked(NamedTuple):
 class Bandit(BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
-    The state is a function of the configuration, the seed, the history and the points still pending, and the
+    What it knows is a function of the configuration, the seed, the history and the points still pending, and the
     randomness of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
 
     Args:
-        candidates: what may be played. Of ``Configurations`` a list of mappings is asked for and told, in place of
-            points (q, d), and one is recommended.
+        candidates: what may be played. Of ``Configurations`` mappings are asked for and told in place of points.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
         prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the
@@ -81,14 +80,13 @@ class Bandit(BanditReports):
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
-        trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
-            are the first of the function that is new. What a batch rule held back before is forgotten.
+        trigger: when to restart; None for never. The rewards of the round that triggered count after the restart, as
+            the first of the function that is new. What a batch rule held back before is forgotten.
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
         advice: who is asked about the current function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
             points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
-            given the times (n,) as well; then points get the time as their first column, which costs what it does
-            under a prior on time, and the kernel does not see it.
+            given the times (n,) too: then points get the time as their first column, which the kernel does not see.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
         theory: the width of the theorem that ``width`` is in place of if it is a constant; only ``guarantee`` asks.
@@ -96,10 +94,9 @@ class Bandit(BanditReports):
         outcomes: what is measured of a play beside its reward: names, or each an ``Outcome`` with a prior and a memory.
             There is a posterior of each.
         constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
-        expire_after: points that are pending for so long are given up at the next call that asks or tells, as if they
-            had been forgotten: a number above 0 in the units of time, rounds where there is none; or, with
-            ``Expiry(age, "fail")``, as if they had failed. None for never. Rewards that come after all are told by x
-            with their ``time=``.
+        expire_after: the age above 0, in units of time or rounds where there is none, at which the next ``ask`` or
+            ``tell`` forgets pending points; with ``Expiry(age, "fail")`` they fail. None for never. Rewards that come
+            after all are told by x with their ``time=``.
         objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
             and choices of a memory still look at the reward.
 
@@ -197,8 +194,6 @@ class Bandit(BanditReports):
     ) -> Any:
         """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
 
-        Of a parameter space they are a list of q mappings from names to values.
-
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
         evaluation failed is told so, and one that was not evaluated is dropped by ``forget``. The time of this call is
@@ -210,11 +205,10 @@ class Bandit(BanditReports):
             candidates: the actions of this round, (A, a), where they differ from round to round.
             time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
-            return_ids: whether to return the numbers of the points as well, by which they can be told later.
+            return_ids: whether to return ``Asked``, which has the numbers of the points too, for ``tell``.
 
         Raises:
-            InputError: if q, the context or the actions do not fit, q is None where no batch rule is set or its batch
-                is complete but untold, or ids are wanted of what is not remembered.
+            InputError: if an argument does not fit, or q is None without a batch rule or where its batch is complete.
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
@@ -233,16 +227,15 @@ class Bandit(BanditReports):
         The next points are chosen as if these had returned their posterior mean, as with points asked for.
 
         Args:
-            x: as in ``tell``: points (q, d), with contexts actions (q, a).
-            context: with contexts, that of the actions, (c,), or one for each, (q, c).
+            x: as in ``tell``, like the context: points (q, d), with contexts actions (q, a).
+            context: of all or each.
             time: as in ``ask``.
 
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
-        X = self.candidates.points(x, context, clock.now).detach().clone()
-        return self._mark(X, clock)
+        return self._mark(self.candidates.points(x, context, clock.now).detach().clone(), clock)
 
     def tell(
         self,
@@ -257,12 +250,11 @@ class Bandit(BanditReports):
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
-        A reward that comes late counts as one of the time at which its point was played: its age is counted from then.
-        The posterior is as if all had been told in the order played.
+        The posterior is as if all had been told in the order played: the age of a late reward is counted from then.
 
         With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
         first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
-        if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
+        if it had come in parts, and never larger than its cap.
 
         Args:
             x: points (q, d), with contexts actions (q, a): a tensor of the dtype and device of the candidates, or
@@ -277,9 +269,9 @@ class Bandit(BanditReports):
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
                 were asked for stay pending.
-            failed: whether the plays failed, and so have no rewards; outcomes they may have. One for all, or one for
-                each point, (q,): then y has None or NaN where it failed. A point that failed is not asked for again at
-                once, and how likely others are to fail is learned; see ``failure_probability``.
+            failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
+                did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
+                others are to fail is learned; see ``failure_probability``.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
@@ -290,11 +282,7 @@ class Bandit(BanditReports):
         self._tell(self._state, x, y, context, time, ids, outcomes, failed)
 
     def run(
-        self,
-        pull: Callable[[Any], Any],
-        rounds: int,
-        *,
-        offered: Callable[[int], Mapping[str, Any]] | None = None,
+        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
 
@@ -308,10 +296,10 @@ class Bandit(BanditReports):
         Returns:
             What ``ask`` returned in each round, together: points (rounds, d), actions, or a list of mappings.
 
+        After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
+
         Raises:
             InputError: if an argument or what is returned does not fit.
-
-        After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
         for name, function in (("pull", pull), ("offered", offered)):
             if not (callable(function) or function is offered is None):
@@ -332,15 +320,10 @@ class Bandit(BanditReports):
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
-        """Drop pending points that will not be told; all of them if none are given.
+        """Drop pending points that will not be told, given as in ``tell``; all of them if none are.
 
         What was asked and forgotten leaves no trace. So a rule that draws (Thompson sampling, random search) may next
         repeat the draw of a point that is still pending.
-
-        Args:
-            x: points (k, d); with contexts actions (k, a).
-            context: with contexts, that of the actions.
-            ids: instead of both, the numbers that ``ask(return_ids=True)`` returned.
 
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
@@ -387,10 +370,9 @@ class Bandit(BanditReports):
             self._config.advice.expert.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
+        """Write this bandit to one file, whole or not at all, from which ``load`` makes it again, anywhere.
 
-        The file is written whole or not at all, and has a checksum. It holds the state, and what the bandit is made of
-        as plain values: no code, so that reading it runs none. See ``load`` for what cannot be made again.
+        It holds the state, and what the bandit is made of as plain values: no code, so that reading it runs none.
 
         Raises:
             FileError: if the file cannot be written; then an old one of that name is as it was.
@@ -401,11 +383,7 @@ class Bandit(BanditReports):
 
     @classmethod
     def load(
-        cls,
-        path: str | PathLike[str],
-        *,
-        into: Self | None = None,
-        device: torch.device | str | None = None,
+        cls, path: str | PathLike[str], *, into: Self | None = None, device: torch.device | str | None = None
     ) -> Self:
         """Return the bandit that ``save`` wrote; it goes on where that one was.
 
@@ -432,11 +410,10 @@ class Bandit(BanditReports):
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
 
-        The bandit then chooses as the recorded one would, if its configuration and seed are the same. Where that was
-        restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
-        give the next ones as before. Times at which rewards were told, if they are the numbers of the rounds, are taken
-        for rounds. A history without them, as of a log, is told as if each reward had come when its point was played,
-        or when one before it was that was played later.
+        The bandit then chooses as the recorded one would, if its configuration and seed are the same. A history does
+        not say when there was a restart, nor of what kind its times are: give the next ones as before. Times at which
+        rewards were told, if they are the numbers of the rounds, are taken for rounds. Without them, as in a log, each
+        reward is told as if it had come when its point was played, or when one before it was that was played later.
 
         Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
         something: when to restart, when a batch was complete, which memory was in force.
