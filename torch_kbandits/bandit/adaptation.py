@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -57,11 +57,11 @@ class ResidualTrigger(RestartTrigger):
 
         |y_t − μ(x_t)| > ρ_t σ(x_t) + R ρ_t,  ρ_t = √(2 ln(2 π_t / δ)),  π_t = π² t² / 6
 
-    t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
+    t counts the rewards since the last restart, this one included; μ and σ are of the posterior before its round.
 
     On a function that stays, a restart comes with probability at most δ from one restart to the next: given what was
     told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t in size with probability at most
-    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
+    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
@@ -279,13 +279,10 @@ class DynamicModelSelection(MemoryChoice):
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
-        before, there = (
-            history.rows(history.rounds < block * self.block_size),
-            history.rounds // self.block_size == block,
-        )
-        told, scores = history.rows(there), list[float]()
+        blocks, scores = history.rounds // self.block_size, list[float]()
+        before, told = history.rows(blocks < block), history.rows(blocks == block)
         for memory in self.memories if len(told.Y) else ():
-            surrogate = posterior_of(before, memory, float(history.told_at[there][0]))
+            surrogate = posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
             variance = variance + surrogate.regularization.double()
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)

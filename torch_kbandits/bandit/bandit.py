@@ -19,12 +19,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
-from torch_kbandits.bandit.guarantees import (
-    FIRST_REWARDS,
-    warn_of_clipping,
-    warn_of_failing,
-    warn_of_far_rewards,
-)
+from torch_kbandits.bandit.guarantees import FIRST_REWARDS, warn_of_clipping, warn_of_failing, warn_of_far_rewards
 from torch_kbandits.bandit.health import LAST_CALLS
 from torch_kbandits.bandit.learning import before_any, learned, replayed, restarted, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
@@ -144,26 +139,9 @@ class Bandit(BanditReports):
         objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._config = BanditConfig(
-            candidates,
-            prior_of(prior, kernel, regularization, mean),
-            dictionary,
-            width,
-            rule,
-            batches,
-            memory,
-            seed,
-            trigger,
-            memories,
-            advice,
-            family,
-            theory,
-            noise_scale,
-            outcomes,
-            constraints,
-            Expiry.of(expire_after),
-            objective,
-        )
+        assumed, expiry = prior_of(prior, kernel, regularization, mean), Expiry.of(expire_after)
+        pieces = candidates, assumed, dictionary, width, rule, batches, memory, seed, trigger, memories, advice, family
+        self._config = BanditConfig(*pieces, theory, noise_scale, outcomes, constraints, expiry, objective)
         self.candidates = self._config.candidates
         self.dictionary = dictionary
         self.width = cast(Width, self._config.width)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Width
@@ -76,18 +75,6 @@ def objectives_of(config: BanditConfig, state: State, objective: Scalarization) 
 def _place(config: BanditConfig, name: str) -> int:
     """Return the place of an objective: 0 of the reward, and 1 and on of outcomes."""
     return [REWARD, *(each.name for each in config.declared)].index(name)
-
-
-def all_settled(config: BanditConfig, state: State) -> State:
-    """Return what is known under priors that are fitted, also before the first fits are due; see ``settled``.
-
-    Those of outcomes are where these are objectives.
-    """
-    state = settled(config, state)
-    if config.objective is None:
-        return state
-    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, state.outcomes, strict=True))
-    return replace(state, outcomes=outcomes)
 
 
 def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False) -> ConstraintSet | None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Predictions
+from torch_kbandits.bandit.residuals import BAND, FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
@@ -146,7 +146,7 @@ def examined(
         num_residuals=known.number,
         residuals_since=known.since,
         coverage=known.covered / known.number if known.number else None,
-        recent_coverage=known.recent_covered / len(recent) if recent else None,
+        recent_coverage=sum(abs(z) <= BAND for z in recent) / len(recent) if recent else None,
         recent_mean=statistics.fmean(recent) if recent else None,
         recent_spread=_spread(known) if recent else None,
         log_evidence=known.misfit.log_evidence,

@@ -10,21 +10,14 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
-from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
+from torch_kbandits.bandit.config import BanditConfig, beside
 from torch_kbandits.bandit.failures import failures_after
-from torch_kbandits.bandit.relearning import (
-    due_fit,
-    relearned,
-    with_chosen_memory,
-    with_memory,
-    with_prior,
-)
+from torch_kbandits.bandit.relearning import due_fit, relearned, with_chosen_memory, with_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.selection import FantasyPosterior, Surrogate
@@ -92,7 +85,7 @@ def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = 
     if told is None:
         told = config.surrogate(state.spec).at(state.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
+        outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
     after = replace(state, ledger=state.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
     return replace(after, predictions=Predictions.none(state.round), failures=None)
 
@@ -115,25 +108,22 @@ def _learned(
     numbers: Collection[int],
 ) -> State:
     """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
-    start = state.at(told.clock) if any(map(_shares, state.outcomes)) else state
+    start = state.at(told.clock) if any(each.is_beside for each in state.outcomes) else state
     # Before rewards are learned, since what comes after writes over features that a prediction reads.
-    judged = {number: _judged(config, start, told, number) for number in numbers if _shares(start.outcomes[number])}
+    judged = {number: _judged(config, start, told, number) for number in numbers if start.outcomes[number].is_beside}
     after = _with_rewards(config, start, told, pending, ahead if start.told is state.told else None)
     outcomes = list(after.outcomes)
     for number in numbers:
         own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
+        known, pending = replace(known, round=state.round), known.ledger.pending
         part = own_round(config, own, told, number)
-        if part is not None and _shares(known):
-            known = _told_beside(known, part, state.round, after.told)
+        if part is not None and known.is_beside:
+            host = cast(Surrogate, beside(after.told, number))
+            known = replace(_noted(known, _as_told(known, part), (), pending, part.clock), told=host)
         elif part is not None:
-            known = _with_rewards(own, replace(known, round=state.round), part, known.ledger.pending, None)
+            known = _with_rewards(own, known, part, pending, None)
         outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
     return replace(after, outcomes=tuple(outcomes))
-
-
-def _shares(outcome: State) -> bool:
-    """Say whether the posterior of an outcome is beside that of rewards."""
-    return number_beside(outcome.told) is not None
 
 
 def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
@@ -145,15 +135,9 @@ def _judged(config: BanditConfig, state: State, told: Round, number: int) -> Sta
     if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
         return _apart(own, known)
     part = cast(Round, own_round(config, own, told, number))
-    residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
+    before = _predicted(own, known, part.X, part.times)
+    residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
     return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-
-
-def _told_beside(known: State, part: Round, number: int, host: Surrogate) -> State:
-    """Return what is known of an outcome after the round of a number that the host, the rewards' surrogate, learned."""
-    told = _as_told(replace(known, round=number), part)
-    after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
-    return replace(after, told=cast(Surrogate, beside(host, cast(int, number_beside(known.told)))))
 
 
 def _apart(own: BanditConfig, known: State) -> State:
@@ -195,7 +179,7 @@ def _with_rewards(
     if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
         trigger = None
     before = _predicted(config, state, X, times, judges_all=trigger is not None)
-    residuals = _residuals(before, Y)
+    residuals = [] if before is None else standardized(Y, before.mean, before.variance, before.noise)
     if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
     told = _as_told(state, new)
@@ -245,13 +229,6 @@ def _predicted(
     return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise)
 
 
-def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
-    """Return the standardised residuals of rewards (q,); none where nothing was expected of them."""
-    if before is None or before.known is None or before.noise is None:
-        return []
-    return standardized(Y, before.mean, before.variance, before.noise)
-
-
 def _as_told(state: State, new: Round) -> History:
     rounds = torch.full((new.X.shape[0],), state.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
@@ -278,7 +255,7 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
         told, end = history.rows(slice(end, end + number)), end + number
         rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
     before, numbers = state.outcomes, range(len(config.of_outcomes))
-    together = [number for number in numbers if _shares(before[number])]
+    together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well
         together = list(numbers)
     if config.trigger is not None or together:
@@ -331,20 +308,6 @@ def _only_the_last_fit_counts(config: BanditConfig) -> bool:
     if config.learning is None or any(piece is not None for piece in deciding):
         return False
     return config.learning.learn_memory or config.memory is None or config.memory.keeps_noise
-
-
-def consulted(config: BanditConfig, state: State) -> tuple[tuple[float, Answers], ...]:
-    """Return what an expert said in this round, who is asked now if that was not done at this time."""
-    if config.advice is None or state.answers_now is not None:
-        return state.answers
-    told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
-    said = config.advice.answers(told, state.told.kernel, state.round, state.clock, config.seed)
-    return (*state.answers, (state.clock.now, said))
-
-
-def probabilities(config: BanditConfig, state: State) -> tuple[float, ...]:
-    """Return those from which the memory in force was drawn; none where it is not chosen."""
-    return () if config.memories is None else config.memories.choice(state.summaries, config.seed).probabilities
 
 
 def _is_complete(

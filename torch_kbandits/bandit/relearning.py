@@ -64,7 +64,10 @@ def with_chosen_memory(
 
 
 def settled(config: BanditConfig, state: State) -> State:
-    """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
+    """Return what is known under priors that are fitted, also before the first fits are due; of outcomes if sought."""
+    if config.objective is not None:
+        outcomes = tuple(settled(*each) for each in zip(config.of_outcomes, state.outcomes, strict=True))
+        state = replace(state, outcomes=outcomes)
     if config.learning is None or state.last_fit.number:
         return state
     after = with_prior(config, state, early=True)

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
-from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
-from torch_kbandits.bandit.learning import consulted, probabilities, without_expired
-from torch_kbandits.bandit.relearning import recalled
+from torch_kbandits.bandit.learning import without_expired
+from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
@@ -141,7 +141,8 @@ class BanditReports:
     @property
     def memory_probabilities(self) -> tuple[float, ...]:
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._config, self._state)
+        choice, seed = self._config.memories, self._config.seed
+        return () if choice is None else choice.choice(self._state.summaries, seed).probabilities
 
     @property
     def model_weights(self) -> tuple[float, ...]:
@@ -356,7 +357,7 @@ class BanditReports:
             EmptyHistoryError: if nothing was learned yet.
         """
         state, domain = self._now(time, context, candidates)
-        state = recalled(self._config, all_settled(self._config, state))
+        state = recalled(self._config, settled(self._config, state))
         surrogate, keeps = state.surrogate, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
         objective = self._config.objective
@@ -390,9 +391,11 @@ class BanditReports:
         state = self._state
         state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
         domain = self.candidates.in_round(context, candidates, state.clock.now)
-        if self._config.advice is None:
+        if (advice := self._config.advice) is None or state.answers_now is not None:
             return state, domain
-        answers = consulted(self._config, state)
+        told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
+        said = advice.answers(told, state.told.kernel, state.round, state.clock, self._config.seed)
+        answers = (*state.answers, (state.clock.now, said))
         self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
         return changed(state, answers=answers), domain
 

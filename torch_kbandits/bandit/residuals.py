@@ -22,7 +22,7 @@ MOST_JUDGED = 256
 #: So many rounds are judged together.
 _TOGETHER = 64
 #: Half of the quantile range that holds 95 % of a standard normal.
-_BAND = 1.959963984540054
+BAND = 1.959963984540054
 #: Residuals beyond this say no more. A λ that single precision rounds to zero counts as the least number above it.
 _LARGEST, _TINY = 1e6, sys.float_info.min
 
@@ -129,24 +129,17 @@ class Predictions:
 
     The residual of a reward is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before it was told. If prior, noise
     and memory are right it is N(0, 1) given the past, whatever was played. Residuals are judged many rounds at a time.
-
-    Attributes:
-        since: the round from which on residuals are counted.
-        number: how many were judged; ``covered`` of them lie within ±1.96, and ``recent`` are the last 100.
-        misfit: the bet that bands are too narrow, or means off, which passed 1/α first in the round ``flagged``.
-        slack: the bet that bands are too wide, which did in the round ``slack_since``.
-        waiting: residuals that were not judged, by round.
     """
 
-    since: int = 0
-    number: int = 0
-    covered: int = 0
-    recent: tuple[float, ...] = ()
-    misfit: Surprise = _NARROW
-    slack: Surprise = _WIDE
-    flagged: int | None = None
-    slack_since: int | None = None
-    waiting: tuple[Group, ...] = ()
+    since: int = 0  # the round from which on residuals are counted
+    number: int = 0  # how many were judged
+    covered: int = 0  # how many of them lie within ±1.96
+    recent: tuple[float, ...] = ()  # the last 100
+    misfit: Surprise = _NARROW  # the bet that bands are too narrow, or means off
+    slack: Surprise = _WIDE  # the bet that bands are too wide
+    flagged: int | None = None  # the round in which ``misfit`` passed 1/α first
+    slack_since: int | None = None  # that in which ``slack`` did
+    waiting: tuple[Group, ...] = ()  # residuals that were not judged, by round
 
     @classmethod
     def none(cls, since: int) -> Self:
@@ -165,16 +158,11 @@ class Predictions:
             return self
         (misfit, flagged), (slack, slack_since) = self.misfit.after(self.waiting), self.slack.after(self.waiting)
         new = [z for group in self.waiting for z in group.residuals]
-        return type(self)(
-            self.since,
-            self.number + len(new),
-            self.covered + sum([abs(z) <= _BAND for z in new]),
-            (*self.recent, *new)[-RECENT:],
-            misfit,
-            slack,
-            flagged if self.flagged is None else self.flagged,
-            slack_since if self.slack_since is None else self.slack_since,
-        )
+        number, covered = self.number + len(new), self.covered + sum([abs(z) <= BAND for z in new])
+        flagged = flagged if self.flagged is None else self.flagged
+        slack_since = slack_since if self.slack_since is None else self.slack_since
+        recent = (*self.recent, *new)[-RECENT:]
+        return type(self)(self.since, number, covered, recent, misfit, slack, flagged, slack_since)
 
     def state(self) -> dict[str, Any]:
         """Return these, judged, as numbers and tensors of their own, by name."""
@@ -187,11 +175,6 @@ class Predictions:
         """Return the predictions of a ``state``."""
         bets = {"misfit": _NARROW.restored(state["misfit"]), "slack": _WIDE.restored(state["slack"])}
         return cls(**{**state, "recent": tuple(state["recent"].tolist()), **bets})
-
-    @property
-    def recent_covered(self) -> int:
-        """How many of the last 100 lie within ±1.96."""
-        return sum(abs(z) <= _BAND for z in self.recent)
 
 
 #: Before any reward.

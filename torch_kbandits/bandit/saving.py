@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, number_beside
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
@@ -241,7 +241,7 @@ def _checksum(state: Mapping[str, Any]) -> str:
 
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    own = {} if number_beside(known.told) is not None else _dictionary_of(known.told)  # else that of rewards
+    own = {} if known.is_beside else _dictionary_of(known.told)  # else that of rewards
     part = own | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
