@@ -110,9 +110,8 @@ class CumulatedTrigger(RestartTrigger):
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
 
-    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms rarer and
-    later. What a batch rule holds back is outside the proof, but for the end of each batch. No residual counts before
-    the first fit of a learned prior since a restart.
+    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms later. Of
+    what a batch rule holds back the end of each batch counts; no residual does before a learned prior was fitted.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
@@ -169,13 +168,10 @@ class BanditOverBandit(MemoryChoice):
     """EXP3 over blocks of rounds, whose gain is the mean reward of the block. Cost: O(N K) for N blocks, K memories.
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
-    Auer et al., 2002. Differs:
-
-    - All memories share one history, so that one longer than a block can help; but what a block earns then also depends
-      on what was played before, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change; the
-      paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
-    - Any memories, not only windows.
+    Auer et al., 2002. Differs: any memories, not only windows, which share one history, so that what a block earns also
+    depends on what was played before, for which the analysis of EXP3 does not allow. Gains are scaled by the least and
+    the largest mean of a block so far, and rescaled whenever these change; the paper's rewards have known bounds, and
+    no regret bound covers a scale that follows rewards.
 
     Args:
         memories: what to choose from.
@@ -233,15 +229,15 @@ class DynamicModelSelection(MemoryChoice):
     chose its point. Cost of a block: the posterior under each memory; an exact one goes on from the last block.
 
     Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
-    Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
-    selection). Differs: the models differ in what they forget; a posterior predicts the rewards of a whole block, each
-    on its own; blocks of which less than a thousandth is left are dropped. No regret bound is known.
+    Technometrics 2010, of whose models the most probable is taken (dynamic model selection). Differs: the models differ
+    in what they forget; a posterior predicts the rewards of a whole block, each on its own; blocks of which less than a
+    thousandth is left are dropped. No regret bound is known.
 
     Args:
         memories: what to choose from. The last one is in force until the first block is over; of memories that
             predicted equally well the first is taken.
         block_size: H, rounds of a block.
-        score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
+        score_discount: α in (0, 1), Raftery's forgetting factor: what a score is multiplied by in a round.
     """
 
     memories: tuple[Memory, ...]

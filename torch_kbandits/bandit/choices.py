@@ -78,10 +78,9 @@ def _place(config: BanditConfig, name: str) -> int:
 
 
 def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False) -> ConstraintSet | None:
-    """Return the limits with the posteriors of their outcomes, and the model of failures once a play failed.
+    """Return the limits, with the posteriors of their outcomes, and the model of failures; None where nothing limits.
 
-    Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
-    or has a second chance. It is None where nothing limits what may be played.
+    Plainly, limits that are kept where they may be are kept where the posterior mean keeps them, and nothing waits.
     """
     if not config.constraints and state.failures is None:
         return None
@@ -109,11 +108,7 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 def with_chosen(
     config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as they are chosen in a round; None: until the batch is complete.
-
-    Raises:
-        InputError: if the batch is to be completed and is, or if there is no batch rule.
-    """
+    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete."""
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective

@@ -63,10 +63,7 @@ class Advice(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SurrogateSpec:
-    """What is taken for true of the function at one time, its noise, and which observations count at a time.
-
-    The mean is that of points as the candidates have them; None for zero.
-    """
+    """What is taken for true of the function and its noise; the mean is that of all points, None for zero."""
 
     prior: Prior
     memory: Memory | None
@@ -286,8 +283,7 @@ class BanditConfig:
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
         """The numbers and prior means of the outcomes whose posteriors differ from that of rewards in the mean alone.
 
-        They do under the same assumptions, if each play is learned when it is told, all of it was measured, and nothing
-        is decided by rewards alone. Several objectives draw from their posteriors, which takes one of its own.
+        Each play is learned when it is told, all of it measured, and nothing is decided by rewards alone.
         """
         deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective, self.learning
         if self.num_stages or _known(*deciding):

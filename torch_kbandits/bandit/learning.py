@@ -91,23 +91,20 @@ def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = 
 
 
 def learned(
-    config: BanditConfig, state: State, told: Round, pending: Pending, ahead: FantasyPosterior | None = None
-) -> State:
-    """Return what is known after a round, given what remains pending and, if known, the posterior with the batch."""
-    if not config.of_outcomes:
-        return _with_rewards(config, state, told, pending, ahead)
-    return _learned(config, state, told, pending, ahead, range(len(config.of_outcomes)))
-
-
-def _learned(
     config: BanditConfig,
     state: State,
     told: Round,
     pending: Pending,
-    ahead: FantasyPosterior | None,
-    numbers: Collection[int],
+    ahead: FantasyPosterior | None = None,
+    numbers: Collection[int] | None = None,
 ) -> State:
-    """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
+    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch.
+
+    Of outcomes those of some numbers learn it; None for all.
+    """
+    if not config.of_outcomes:
+        return _with_rewards(config, state, told, pending, ahead)
+    numbers = range(len(config.of_outcomes)) if numbers is None else numbers
     start = state.at(told.clock) if any(each.is_beside for each in state.outcomes) else state
     # Before rewards are learned, since what comes after writes over features that a prediction reads.
     judged = {number: _judged(config, start, told, number) for number in numbers if start.outcomes[number].is_beside}
@@ -115,42 +112,32 @@ def _learned(
     outcomes = list(after.outcomes)
     for number in numbers:
         own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
-        known, pending = replace(known, round=state.round), known.ledger.pending
+        known, left = replace(known, round=state.round), known.ledger.pending
         part = own_round(config, own, told, number)
         if part is not None and known.is_beside:
             host = cast(Surrogate, beside(after.told, number))
-            known = replace(_noted(known, _as_told(known, part), (), pending, part.clock), told=host)
+            known = replace(_noted(known, _as_told(known, part), (), left, part.clock), told=host)
         elif part is not None:
-            known = _with_rewards(own, known, part, pending, None)
+            known = _with_rewards(own, known, part, left, None)
         outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
     return replace(after, outcomes=tuple(outcomes))
 
 
 def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
-    """Return what is known of an outcome beside rewards once its predictions of a round were judged.
-
-    If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
-    """
+    """Return what is known of an outcome beside rewards once its predictions of a round were judged."""
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
-        return _apart(own, known)
-    part = cast(Round, own_round(config, own, told, number))
-    before = _predicted(own, known, part.X, part.times)
-    residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
-    return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-
-
-def _apart(own: BanditConfig, known: State) -> State:
-    """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
-
-    Cost: that of the posterior, computed afresh.
-    """
+    if bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
+        part = cast(Round, own_round(config, own, told, number))
+        before = _predicted(own, known, part.X, part.times)
+        residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
+        return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
+    # Not all of the round was measured, or has rewards: from now on it has a posterior of its own, computed afresh.
     ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
-    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    if len(told.X):
+    history = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    if len(history.X):
         points = known.told.inducing_points
         dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
-        surrogate = surrogate.restored(told, dictionary)
+        surrogate = surrogate.restored(history, dictionary)
     return replace(known, told=surrogate)
 
 
@@ -215,8 +202,7 @@ def _predicted(
 ) -> Prediction | None:
     """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
 
-    A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
-    It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
+    It is None where nothing is expected of rewards: under a prior that is to be fitted and was not yet.
     """
     if not judges_all:
         if not X.shape[0] or not config.is_prior_known(state.last_fit):
@@ -261,7 +247,7 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     if config.trigger is not None or together:
         for told in rounds:
             pending = state.ledger.pending.without(told.X, config.own_columns)
-            state = _learned(config, state, told, pending, None, together)
+            state = learned(config, state, told, pending, None, together)
     else:
         state = _with_rounds(config, state, rounds)
     outcomes = list(state.outcomes)
@@ -313,16 +299,13 @@ def _only_the_last_fit_counts(config: BanditConfig) -> bool:
 def _is_complete(
     config: BanditConfig, told: History, held: History, surrogate: Surrogate, ahead: FantasyPosterior | None
 ) -> bool:
-    """Say whether points held are a complete batch, the last of them just told.
-
-    Of thousands, which cost their square, the first may do.
-    """
+    """Say whether points held are a complete batch, the last of them just told."""
     waiting = [*told.X[told.lost]]
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):
         return is_batch_complete(config, ahead, waiting)
-    first = held.rows(slice(_FIRST_LOOKED_AT))
+    first = held.rows(slice(_FIRST_LOOKED_AT))  # of thousands, which cost their square, these may do
     if is_batch_complete(config, surrogate.fantasized(first.X, first.stages), waiting):
         return True
     whole = len(held.X) == len(first.X)

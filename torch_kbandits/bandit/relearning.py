@@ -20,10 +20,7 @@ _ENOUGH = 50
 
 
 def relearned(config: BanditConfig, state: State) -> State:
-    """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays.
-
-    Cost: that of the posterior, computed afresh unless a rival is.
-    """
+    """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays."""
     ledger, now = state.ledger.in_one_part, state.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     surrogate, _ = _believed(config, told, state.spec, now, state.compared, ledger.num_learned)
@@ -48,7 +45,7 @@ def with_chosen_memory(
 ) -> tuple[SurrogateSpec, tuple[Any, ...], tuple[ComparedPosterior, ...]]:
     """Return a spec with the memory chosen after a history, the summaries of its blocks, and the posteriors compared.
 
-    The choice rests on the summaries, and these on the posteriors. Known are those of an earlier part of the history.
+    Known are summaries and posteriors of an earlier part of the history.
     """
     if config.memories is None:
         return spec, (), ()
@@ -75,10 +72,7 @@ def settled(config: BanditConfig, state: State) -> State:
 
 
 def recalled(config: BanditConfig, state: State) -> State:
-    """Return what was known when something counted last, if nothing does now: before a restart, or long ago.
-
-    As it is where something counts, or nothing ever did.
-    """
+    """Return what was known when something counted last, if nothing does now: before a restart, or long ago."""
     ledger = state.ledger.in_one_part
     learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
     if state.surrogate.num_observations or not len(learned.X):
@@ -154,10 +148,7 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Surrogate, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of the observations that count under a spec at a time, and those to be compared next.
-
-    It goes on from one compared before that is of a part of the history. ``num_learned`` counts from the first ever.
-    """
+    """Return the posterior of the counting observations under a spec, going on from one compared, and those to be compared next."""
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
     new = told if known is None else told.rows(slice(len(known.told.X), None))

@@ -47,8 +47,7 @@ _NOTHING = nullcontext()
 def _synchronized(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that runs when no other thread runs one of its object, always in torch's usual modes.
 
-    So what a call computes is the same, and can be changed and differentiated later, under ``torch.no_grad``,
-    ``torch.inference_mode`` or another default device. It may call others.
+    So what a call computes does not depend on ``torch.no_grad``, ``torch.inference_mode`` or another default device.
     """
 
     @wraps(method)
@@ -149,8 +148,7 @@ class BanditReports:
         """How probable each hypothesis of the family is, in the order given; none without a family.
 
         Under ``Balancing`` and ``Elimination`` they are the same for all that take part, and 0 for those rejected.
-        ``model``, ``beta``, ``recommend``, ``memory`` and ``inducing_points`` are those of the hypothesis that leads:
-        the one that plays next, or else the most probable.
+        Other attributes are those of the hypothesis that leads: that plays next, or else is the most probable.
         """
         told = self._state.told
         return told.weights if isinstance(told, EnsembleSurrogate) else ()
@@ -163,9 +161,8 @@ class BanditReports:
     def guarantee(self, *, check: bool = False) -> Guarantee:
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
-        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing, unless ``check`` measures it by ``dictionary_quality``. Without a batch rule it is about the
-        next choice, see ``pending_variance_ratio``.
+        What only you can know, such as ‖f‖ <= B, is unknown, as is whether a dictionary is accurate where its rule
+        promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice.
         """
         state = self._state
         return guarantee(
@@ -181,21 +178,18 @@ class BanditReports:
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        A band that is right for what was learned is right for the next choice if β is multiplied by the root of this
-        ratio. So ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
-
-        On arms that stay it is the largest ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such
-        points, at least the ratio at every point and at most the exp(2 C) of GP-BUCB for their information gain C.
+        β times the root of this is right for the next choice if β was for what was learned: ``ScaledWidth(width,
+        C**0.5)`` keeps its theorem in a loop that asks while this is at most C. On arms that stay it is the largest
+        ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at least the ratio at every point
+        and at most the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
         """
         state = self._state
         if not len(state.ledger.outstanding):
             return 1.0
-        ahead = self._ahead_of(state)
-        is_listed = self.candidates.is_lasting and self.candidates.is_finite
-        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
-        return max(1.0, float(ratio))
+        ahead, is_listed = self._ahead_of(state), self.candidates.is_lasting and self.candidates.is_finite
+        return max(1.0, float(ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()))
 
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
@@ -305,7 +299,7 @@ class BanditReports:
         """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.
 
         It is a regression of 1 for a play that failed and 0 for another under kernel, memory and dictionary of rewards.
-        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell`` and ``ask``.
+        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell``.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
@@ -319,9 +313,9 @@ class BanditReports:
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
 
-        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
-        largest of theirs. With a context it is a function of the action alone. Thompson sampling makes draws of its
-        own: those of ``ask`` come from another form of the same posterior. The arguments are as in ``ask``.
+        Of a family it is that of the hypothesis that plays next; where several offer their points the largest of
+        theirs. With a context it is a function of the action alone. Draws of Thompson sampling are its own. Arguments
+        are as in ``ask``.
         """
         state, domain = self._now(time, context, candidates)
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
@@ -349,20 +343,19 @@ class BanditReports:
 
         It is one that may be played; if none of those learned may, the best of the candidates. Of several objectives it
         is that of the scalarised means, with equal weights where they are random. With a context it is the action
-        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. Where the prior is
-        learned and was not fitted yet, that is done for this once. Where nothing counts any more, as just after a
-        restart, it is that of what was learned before. The arguments are as in ``ask``.
+        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. A learned prior that
+        was not fitted yet is, for this once. Where nothing counts any more, as just after a restart, it is that of what
+        was learned before. The arguments are as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
         """
         state, domain = self._now(time, context, candidates)
         state = recalled(self._config, settled(self._config, state))
-        surrogate, keeps = state.surrogate, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
-        objective = self._config.objective
+        objective, keeps = self._config.objective, self.candidates.recommends
         if objective is None and constraints is None:
-            best = surrogate.recommend_in(domain, keeps)
+            best = state.surrogate.recommend_in(domain, keeps)
         else:
             objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
             best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
@@ -370,10 +363,7 @@ class BanditReports:
         return found[0] if isinstance(found, list) else found
 
     def health(self, *, check: bool = False) -> Health:
-        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
-
-        With ``check`` the dictionary is measured by ``dictionary_quality``.
-        """
+        """Return whether predictions hold, what calls take and so on; ``check`` measures the dictionary, too."""
         return examined(self._config, self._state, self._seconds, self._quality(check))
 
     @property

@@ -65,9 +65,9 @@ class Surprise:
     1/(2 t ln² t), so that a late change costs little more than an early one.
 
     Source: Ville's inequality (1939) for the bound; Shiryaev (1963) and Roberts (1966) for R_t, where all w_s are 1, so
-    that the mean time to a false alarm is bounded in place of its probability; as an "e-detector" Shin, Ramdas and
-    Rinaldo, 2023. Page's CUSUM (1954) has the largest term of the sum in its place, and the Page–Hinkley test is that
-    for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
+    that the mean time to a false alarm is bounded instead; Shin, Ramdas and Rinaldo, 2023, for the "e-detector". Page's
+    CUSUM (1954) has the largest term of the sum in its place, and the Page–Hinkley test is that for a shift of the
+    mean. Differs: stakes that sum to 1, several alternatives.
 
     Attributes:
         alternatives: shift and deviation of what is bet on, with equal stakes, (a, 2).
@@ -125,11 +125,7 @@ _NARROW, _WIDE = Surprise.against(MISFITS), Surprise.against(SLACKS)
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What the one-step predictions since the last restart, or since the prior was fitted last, were worth.
-
-    The residual of a reward is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before it was told. If prior, noise
-    and memory are right it is N(0, 1) given the past, whatever was played. Residuals are judged many rounds at a time.
-    """
+    """What one-step predictions since the last restart or fit were worth, by their residuals; see ``Health``."""
 
     since: int = 0  # the round from which on residuals are counted
     number: int = 0  # how many were judged
@@ -184,8 +180,7 @@ NONE_YET = Predictions()
 def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:
     """Return the residuals z of those rewards (q,) that are numbers and count, of many those of the first 256.
 
-    Mean and variance are those of the function before, (q,); noise is that of all, 0-dim, or of each, (q,), infinite
-    where a reward does not count.
+    Noise is that of all, 0-dim, or of each, (q,), infinite where a reward does not count.
     """
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))

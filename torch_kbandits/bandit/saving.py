@@ -38,8 +38,8 @@ from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.selection import EnsembleSurrogate, Surrogate
 from torch_kbandits.version import __version__
 
-__all__ = ["NotRebuildableError", "check_same", "describe", "loaded", "read", "rebuild", "restored", "save"]
-__all__ += ["settings_of", "state_of", "write"]
+__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored", "save", "settings_of"]
+__all__ += ["state_of", "write"]
 
 #: Versions of the layout of files, and of ``Bandit.state_dict``.
 FILE_FORMAT, STATE_FORMAT = 5, 8
@@ -239,10 +239,14 @@ def _checksum(state: Mapping[str, Any]) -> str:
     return sha256(_body({name: part for name, part in state.items() if name != "checksum"})).hexdigest()
 
 
+def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
+    """Return the dictionary of a surrogate, and what its rule wants handed back."""
+    return {"inducing_points": surrogate.inducing_points, "dictionary_weights": surrogate.dictionary_weights}
+
+
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    own = {} if known.is_beside else _dictionary_of(known.told)  # else that of rewards
-    part = own | {"residuals": known.predictions.state()}
+    part = ({} if known.is_beside else _dictionary_of(known.told)) | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -256,16 +260,8 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     return part | {"prior": fitted | known.last_fit._asdict()}
 
 
-def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
-    """Return the dictionary of a surrogate, and what its rule wants handed back."""
-    return {"inducing_points": surrogate.inducing_points, "dictionary_weights": surrogate.dictionary_weights}
-
-
 def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> State:
-    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
-
-    It is refused unless it is a state of a bandit of this class and configuration. Nothing is fitted again.
-    """
+    """Return what a saved bandit of this class and configuration knew, computed afresh; nothing is fitted again."""
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         raise StateMismatchError(
             f"state must be what bandit.state_dict() returned, got {checks.describe(state)}: load files by Bandit.load."
@@ -276,7 +272,11 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
             "version of torch_kbandits that saved it."
         )
     try:
-        check_same(state["config"], settings(kind, config))
+        saved, here = state["config"], settings(kind, config)
+        names = [key for key in sorted({*saved, *here}, key=str) if saved.get(key, here) != here.get(key, saved)]
+        if names:
+            said = [f"{key}: saved {_shown(saved, key)}, here {_shown(here, key)}" for key in names]
+            raise StateMismatchError(f"The state belongs to another configuration. {'; '.join(said)}.")
         if _checksum(state) != state["checksum"]:
             raise InputError("it is not as it was saved")
         return _restored(config, _copied(state))
@@ -286,19 +286,9 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
         raise StateMismatchError(f"The state is damaged: {error}.") from error
 
 
-def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Refuse settings that differ, naming every difference."""
-
-    def shown(setting: Any) -> str:
-        return setting[:_LONGEST] if isinstance(setting, str) else checks.shown(setting)
-
-    differences = [
-        f"{key}: saved {shown(saved.get(key, 'nothing'))}, here {shown(here.get(key, 'nothing'))}"
-        for key in sorted({*saved, *here}, key=str)
-        if key not in saved or key not in here or saved[key] != here[key]
-    ]
-    if differences:
-        raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    setting = settings.get(name, "nothing")
+    return setting[:_LONGEST] if isinstance(setting, str) else checks.shown(setting)
 
 
 def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
