@@ -83,7 +83,7 @@ class Known:
         times = torch.arange(half, half + len(X), dtype=torch.float64)
         knows_time = memory is not None and memory.needs_time_column
         learned = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None)
-        prior, memory, _ = learned.fitted(
+        prior, memory, _, _ = learned.fitted(
             TrainingData(
                 torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
                 self.Y[half:],

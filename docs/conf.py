@@ -45,6 +45,7 @@ nitpick_ignore = [
         "posteriors.gaussian.Gaussian",
         "priors.learned.LastFit",
         "priors.marginal.TrainingData",
+        "priors.units.Units",
         "spaces.kinds.Parameter",
     )
 ]

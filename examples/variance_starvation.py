@@ -1,19 +1,14 @@
 """Variance starvation: figure 2 of Calandriello et al., "Gaussian process optimization with adaptive sketching".
 
-A function is drawn from a Gaussian process on [0, 1] and observed at t = 6, 63 and 215 points, uniform in [0, 0.5]. All
-three posteriors see the same points. BKB's (DTC) keeps the exact prior term k(x, x) in its variance: its band follows
-the exact one, narrow where there are data, wide where there are none. The subset of regressors has z(x)ᵀz(x) instead,
-which vanishes away from the dictionary: its band is narrowest where nothing is known.
+A function is observed at t = 6, 63 and 215 points, uniform in [0, 0.5]. BKB's posterior (DTC) keeps the exact prior
+term k(x, x) in its variance and is wide where there are no data. The subset of regressors has z(x)ᵀz(x) instead, which
+vanishes away from the dictionary: its band is narrowest where nothing is known.
 
-Both sparse posteriors have the dictionary that ``RidgeLeverageSampling`` draws from all t points at once.
-
-The paper says "Gaussian kernel with bandwidth σ² = 100" and no more. It is read here as exp(−100 ‖x − x'‖²), a length
-scale of 0.071; read as exp(−‖x − x'‖² / 200) every function on [0, 1] would be a constant and there would be nothing to
-see. The noise, which the paper does not give, has standard deviation 0.1, and λ is its variance.
+The paper says "Gaussian kernel with bandwidth σ² = 100" and no more. It is read here as exp(−100 ‖x − x'‖²); read as
+exp(−‖x − x'‖² / 200) every function on [0, 1] would be a constant. The paper gives no noise: here it has a standard
+deviation of 0.1, and λ is its variance.
 
     python examples/variance_starvation.py
-
-Prints mean band widths and writes ``record.json`` and ``figure.png`` to ``runs/variance_starvation``.
 """
 
 from collections.abc import Sequence
@@ -21,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import common
+import numpy as np
 import torch
 from common import Record
 from gpytorch.kernels import RBFKernel
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -32,14 +27,11 @@ from torch_kbandits import NystromGP, RidgeLeverageSampling
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
 
-TIMES = (6, 63, 215)
-NOISE_SCALE = 0.1
-REGULARIZATION = NOISE_SCALE**2
+TIMES, NOISE_SCALE, REGULARIZATION = (6, 63, 215), 0.1, 0.1**2
 KERNEL = RBFKernel().double().initialize(lengthscale=torch.tensor(200.0**-0.5, dtype=torch.float64))
 KERNEL.requires_grad_(False)
 
-#: The bands reach this many standard deviations to either side.
-BAND = 3.0
+BAND = 3.0  # standard deviations to either side
 GRID = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)
 
 
@@ -51,15 +43,6 @@ class Stage:
     Y: Tensor
     dictionary: Tensor
     posteriors: dict[str, tuple[Tensor, Tensor]]
-
-    def band_widths(self) -> dict[str, dict[str, float]]:
-        """Return each posterior's mean width of the band where there are data and where there are none."""
-        seen = GRID.squeeze(-1) <= 0.5
-        halves = {"with data": seen, "without data": ~seen}
-        return {
-            name: {half: float(2.0 * BAND * deviation[where].mean()) for half, where in halves.items()}
-            for name, (_, deviation) in self.posteriors.items()
-        }
 
 
 def simulate(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,12 +79,15 @@ def starved_variance(X: Tensor, dictionary: Tensor) -> Tensor:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compute the posteriors, print how wide they are, write record and figure."""
-    options = common.parse(common.options_of("variance_starvation", __doc__), arguments)
+    options = common.options_of("variance_starvation", __doc__, arguments)
     torch.set_num_threads(1)  # small matrices: on a busy machine a second thread costs more than it brings
     X, Y, truth = simulate(options.seed)
     stages, rows, found = [believe(X[:t], Y[:t], options.seed) for t in TIMES], [], []
+    halves = {"with data": GRID.squeeze(-1) <= 0.5, "without data": GRID.squeeze(-1) > 0.5}
     for stage in stages:
-        t, size, widths = len(stage.X), len(stage.dictionary), stage.band_widths()
+        t, size, widths = len(stage.X), len(stage.dictionary), {}
+        for name, (_, deviation) in stage.posteriors.items():
+            widths[name] = {half: float(2.0 * BAND * deviation[where].mean()) for half, where in halves.items()}
         found.append({"t": t, "dictionary_size": size, "mean_band_widths": widths})
         for half, where in (("with data", "[0, 0.5]"), ("without data", "(0.5, 1]")):
             rows.append([f"{t}", f"{size}", where, *(f"{widths[name][half]:.2f}" for name in stage.posteriors)])
@@ -114,36 +100,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def draw(stages: Sequence[Stage], truth: Tensor) -> Figure:
     """Return the figure: a column for each t, BKB's band above, the starved one below, the exact one behind both."""
     figure = Figure(figsize=(12.0, 6.2), layout="constrained")
-    axes = figure.subplots(2, len(stages), sharex=True, sharey=True)
-    looks = {"DTC": ("BKB (DTC)", "tab:blue"), "SoR": ("subset of regressors", "tab:red")}
-    for row, (name, look) in enumerate(looks.items()):
-        for panel, stage in zip(axes[row], stages, strict=True):
-            draw_panel(panel, stage, name, look, truth)
-        axes[row, 0].set_ylabel("reward")
-        axes[row, 0].legend(loc="upper left", ncols=2, fontsize=8, framealpha=0.9)
-    for panel, stage in zip(axes[0], stages, strict=True):
-        panel.set_title(f"t = {len(stage.X)} observations, {len(stage.dictionary)} in the dictionary")
-    for panel in axes[-1]:
-        panel.set_xlabel("x")
+    axes, x = figure.subplots(2, len(stages), sharex=True, sharey=True), GRID.squeeze(-1)
+    looks = ("DTC", "BKB (DTC)", "tab:blue"), ("SoR", "subset of regressors", "tab:red")
+    for row, column in np.ndindex(axes.shape):
+        (name, title, colour), stage, panel = looks[row], stages[column], axes[row, column]
+        panel.axvspan(0.5, 1.0, color="0.96", zorder=0)
+        for each, label, shade, alpha in (("exact", "exact", "0.82", 1.0), (name, title, colour, 0.3)):
+            mean, reach = stage.posteriors[each][0], BAND * stage.posteriors[each][1]
+            panel.fill_between(x, mean - reach, mean + reach, linewidth=0, alpha=alpha, color=shade, label=label)
+        panel.plot(x, stage.posteriors[name][0], color=colour, linewidth=1.4)
+        panel.plot(x, truth, color="black", linewidth=1.0, linestyle="--", label="f")
+        panel.plot(stage.X.squeeze(-1), stage.Y.squeeze(-1), ".", color="black", markersize=3, label="observed")
+        at = stage.dictionary.squeeze(-1)
+        panel.plot(at, torch.full_like(at, -4.9), "|", color=colour, markersize=9, label="dictionary")
+        panel.set(xlim=(0.0, 1.0), xlabel="x" * row, ylabel="" if column else "reward")
+        if not row:
+            panel.set_title(f"t = {len(stage.X)} observations, {len(stage.dictionary)} in the dictionary")
+    for panel in axes[:, 0]:
+        panel.legend(loc="upper left", ncols=2, fontsize=8, framealpha=0.9)
     axes[0, 0].set_ylim(-5.2, 6.6)
     figure.suptitle(f"Mean ± {BAND:g} σ of two sparse posteriors of the same data and dictionary")
     return figure
-
-
-def draw_panel(axes: Axes, stage: Stage, name: str, look: tuple[str, str], truth: Tensor) -> None:
-    """Draw one posterior over the exact one."""
-    x, (title, colour) = GRID.squeeze(-1), look
-    axes.axvspan(0.5, 1.0, color="0.96", zorder=0)
-    for each, label, shade, alpha in (("exact", "exact", "0.82", 1.0), (name, title, colour, 0.3)):
-        mean, deviation = stage.posteriors[each]
-        low, high = mean - BAND * deviation, mean + BAND * deviation
-        axes.fill_between(x, low, high, linewidth=0, alpha=alpha, color=shade, label=label)
-    axes.plot(x, stage.posteriors[name][0], color=colour, linewidth=1.4)
-    axes.plot(x, truth, color="black", linewidth=1.0, linestyle="--", label="f")
-    axes.plot(stage.X.squeeze(-1), stage.Y.squeeze(-1), ".", color="black", markersize=3, label="observed")
-    dictionary = stage.dictionary.squeeze(-1)
-    axes.plot(dictionary, torch.full_like(dictionary, -4.9), "|", color=colour, markersize=9, label="dictionary")
-    axes.set_xlim(0.0, 1.0)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import gamma, lognorm
 
 Array = NDArray[np.float64]
 DenseKernel = Callable[[Array, Array], Array]
@@ -147,11 +148,23 @@ def chosen_by_stages(
         left, stage = left[upper >= upper.max() - 2.0 ** (1 - stage)], stage + 1
 
 
-def collapsed_bound(kernel: DenseKernel, X: Array, y: Array, noise: float, Z: Array) -> float:
-    """Titsias 2009, Eq. 9: log N(y | 0, Q + σ²I) − tr(K − Q) / 2σ²."""
+def log_density(y: Array, covariance: Array) -> float:
+    """log N(y | 0, covariance)."""
+    quadratic = y @ np.linalg.solve(covariance, y)
+    return -0.5 * float(quadratic + np.linalg.slogdet(covariance)[1] + len(y) * np.log(2.0 * np.pi))
+
+
+def collapsed_bound(kernel: DenseKernel, X: Array, y: Array, noise: Array | float, Z: Array) -> float:
+    """Titsias 2009, Eq. 9: log N(y | 0, Q + Σ) − ½ Σ_s (k − q)_ss / λ_s."""
     embedding = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, X))
     nystrom = embedding.T @ embedding
-    covariance = nystrom + noise * np.eye(len(X))
-    quadratic = y @ np.linalg.solve(covariance, y)
-    log_density = -0.5 * (quadratic + np.linalg.slogdet(covariance)[1] + len(X) * np.log(2.0 * np.pi))
-    return float(log_density - np.trace(kernel(X, X) - nystrom) / (2.0 * noise))
+    left_out = (np.diag(kernel(X, X) - nystrom) / noise).sum()
+    return log_density(y, nystrom + noise * np.eye(len(X))) - 0.5 * float(left_out)
+
+
+def log_posterior(X: Array, y: Array, lengthscale: Array, variance: float, noise: float, groups=None) -> float:
+    """Of a default kernel, a Matérn 5/2 one with a lengthscale for each group of columns, and of λ, given y."""
+    scaled = X / (lengthscale if groups is None else lengthscale[list(groups)])
+    value = log_density(y, matern52(1.0, variance)(scaled, scaled) + noise * np.eye(len(y)))
+    value += lognorm(1.0, scale=0.5 * len(lengthscale) ** 0.5).logpdf(lengthscale).sum()
+    return float(value + gamma(2.0, scale=1.0 / 0.15).logpdf(variance) + lognorm(1.0, scale=np.exp(-4.0)).logpdf(noise))

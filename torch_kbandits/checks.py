@@ -16,16 +16,14 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 
-#: Signs of a value that a message shows.
-_LONGEST_SHOWN = 200
-#: Bits of a whole number: so many a float holds.
-LARGEST_BITS = 1023
+#: Signs of a value that a message shows; bits of a whole number that a float holds.
+_LONGEST_SHOWN, LARGEST_BITS = 200, 1023
 #: Whole numbers up to this are the same in double precision.
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
-_REACH = {torch.float64: 1e50, torch.float32: 1e12}
+REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
 _MOST_EXPANDED = 2**27
 
@@ -136,9 +134,7 @@ non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= va
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-scale = _real(
-    "be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150
-)
+scale = _real("be a finite number above 0 and at most 1e150, or in another unit", lambda value: 0.0 < value <= 1e150)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -208,7 +204,7 @@ def batch_shape(value: Any) -> torch.Size:
 
 def precision(name: str, value: Any) -> torch.dtype:
     """Return ``value`` if it is the dtype of double or single precision."""
-    if not isinstance(value, torch.dtype) or value not in _REACH:
+    if not isinstance(value, torch.dtype) or value not in REACH:
         raise InputError(f"{name} must be torch.float64 or torch.float32, got {shown(value)}.")
     return value
 
@@ -269,10 +265,8 @@ def _plain(name: str, value: Any) -> Any:
 def in_memory(name: str, value: Tensor) -> None:
     """Refuse tensors without dense numbers of their own: sparse, nested, meta, quantized and expanded ones."""
     if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
-        raise InputError(
-            f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: convert a sparse one with "
-            f"{name}.to_dense(), and give rows of equal length."
-        )
+        hint = f"convert a sparse one with {name}.to_dense(), and give rows of equal length"
+        raise InputError(f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: {hint}.")
     if value.numel() > _MOST_EXPANDED and 0 in value.stride():
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
 
@@ -288,7 +282,7 @@ def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor
         numbers = torch.tensor(real_numbers(name, value))
         return numbers if like is None else numbers.to(like)
     in_memory(name, value)
-    if value.dtype not in _REACH:
+    if value.dtype not in REACH:
         hint = "a floating dtype, float64 or float32"
         raise InputError(f"{name} must have {hint}, got {value.dtype}; convert it with {name}.double().")
     return value
@@ -299,15 +293,14 @@ def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | 
     value = floating_tensor(name, value, like)
     shape = value.shape
     if len(shape) < 2:
-        raise InputError(
-            f"{name} must have a row for each point and a column for each input, shape (n, d); "
-            f"got {describe(value)}. A single point is {name}.reshape(1, -1)."
-        )
+        hint = f"got {describe(value)}. A single point is {name}.reshape(1, -1)"
+        raise InputError(f"{name} must have a row for each point and a column for each input, shape (n, d); {hint}.")
     if shape[-1] == 0:
         raise InputError(f"{name} must have at least one column, got {describe(value)}.")
     if dimension is not None and shape[-1] != dimension:
         raise InputError(f"{name} must have d = {dimension} columns, got {describe(value)}.")
-    return value if like is None else same_kind(name, value, like)
+    is_alike = like is None or (value.dtype == like.dtype and value.device == like.device)
+    return value if is_alike else same_kind(name, value, like)  # pyright: ignore[reportArgumentType]
 
 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
@@ -318,26 +311,19 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
     """Return ``value`` if it has the dtype and the device of ``like``."""
     if value.dtype != like.dtype or value.device != like.device:
-        raise InputError(
-            f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, "
-            f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})."
-        )
+        got = f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})"
+        raise InputError(f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, {got}.")
     return value
 
 
 def within_reach(name: str, value: Tensor) -> Tensor:
     """Return coordinates of points if they are finite, and not so large that a posterior would not be."""
     largest = value.detach().abs().amax().item() if value.numel() else 0.0
-    if not largest <= (reach := _REACH[value.dtype]):
+    if not largest <= (reach := REACH[value.dtype]):
         finite(name, value)
         hint = "kernels square inputs, which overflow. Give it in another unit."
         raise InputError(f"{name} must be within ±{reach:g}, got {largest:g}: {hint}")
     return value
-
-
-def reaches(largest: float, dtype: torch.dtype) -> bool:
-    """Say whether coordinates of a dtype, the largest without its sign being this or NaN, are within reach."""
-    return largest <= _REACH[dtype]
 
 
 def finite(name: str, value: Tensor) -> Tensor:
@@ -361,10 +347,8 @@ def precise_times(times: Tensor) -> None:
     """Refuse times in single precision that are so large that it leaves out whole numbers, such as dates."""
     if times.dtype == torch.float32 and times.numel() and float(largest := times.detach().abs().max()) >= 2**24:
         step = float(largest.nextafter(largest.new_tensor(torch.inf)) - largest)
-        raise InputError(
-            f"Times up to {float(largest):.10g} are {step:g} apart in single precision: give points that know the time "
-            "in double precision, X.double(), or count time from a later origin."
-        )
+        advice = "give points that know the time in double precision, or count time from a later origin"
+        raise InputError(f"Times up to {float(largest):.10g} are {step:g} apart in single precision: {advice}.")
 
 
 def bounds(value: Any) -> Tensor:
@@ -374,8 +358,6 @@ def bounds(value: Any) -> Tensor:
         raise InputError(f"bounds must have shape (2, d): lower bounds, then upper bounds; got {describe(value)}.")
     within_reach("bounds", value)
     if upside_down := (value[0] >= value[1]).nonzero().flatten().tolist():
-        raise InputError(
-            f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: "
-            f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}."
-        )
+        got = f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}"
+        raise InputError(f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: {got}.")
     return value

@@ -1,13 +1,12 @@
 """``kbandits``: run, compare, summarise and draw bandit algorithms from the command line."""
 
 import dataclasses
-import inspect
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch_kbandits.extras import how_to_install
 
@@ -65,23 +64,22 @@ def list_(kind: str | None) -> None:
     """Show algorithms, environments, widths and kernels with their options and defaults: kbandits list widths."""
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
-    from torch_kbandits.experiments.registry import KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.experiments.registry import KERNELS, WIDTHS
     from torch_kbandits.experiments.spec import options_of
 
-    known: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
+    describe = cast(Any, environments.describe)  # which does so of anything that makes something
+    known = {
         "algorithms": [(name, algorithms.summary(name), options_of("algorithm", name)) for name in algorithms.names()],
-        "environments": [(name, *environments.describe(name)) for name in environments.names()],
-        "widths": [
-            (name, str(inspect.getdoc(made)).split("\n")[0], width_options(name)) for name, made in WIDTHS.items()
-        ],
-        "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],
+        "environments": [(name, *describe(name)) for name in environments.names()],
+        "widths": [(name, *describe(made_by)) for name, made_by in WIDTHS.items()],
+        "kernels": [(name, *describe(made_by)) for name, made_by in KERNELS.items()],
     }
-    unknown = (None, inspect.Parameter.empty)  # what the problem gives, or must be given
     for each in [kind] if kind else known:
         click.secho(f"{each.capitalize()}\n", bold=True)
         for name, summary, options in known[each]:
-            shown = ", ".join(key if value in unknown else f"{key}={value!r}" for key, value in options.items())
-            click.echo(f"{name}: {summary}\n{click.wrap_text(shown, 110, '    ', '    ')}\n")
+            hidden = {key for key, value in options.items() if value is None or "<" in repr(value)}  # given or made
+            shown = [key if key in hidden else f"{key}={value!r}" for key, value in options.items()]
+            click.echo(f"{name}: {summary}\n{click.wrap_text(', '.join(shown), 110, '    ', '    ')}\n")
 
 
 @main.command()

@@ -32,9 +32,8 @@ def require(module: str, extra: str = "experiments") -> ModuleType:
 def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a package, by its ``__name__``.
 
-    The package imports its names under ``if TYPE_CHECKING:``, where type checkers and documentation find them, and
-    this function reads them from its source. So each stands once. Submodules are found by their names, too. No exported
-    name may be that of a submodule, to which Python would bind it when the submodule is imported.
+    Its names are read from the imports under ``if TYPE_CHECKING:`` in its source. Submodules are found, too. No name
+    may be that of a submodule, to which Python would bind it when the submodule is imported.
     """
     module = sys.modules[package]
     source = module.__spec__.loader.get_source(package)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]

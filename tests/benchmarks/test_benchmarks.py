@@ -1,10 +1,9 @@
 import json
 
 import numpy as np
+import oracles
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
-from scipy.spatial.distance import cdist
 
 from benchmarks import replays
 from benchmarks.__main__ import main
@@ -13,20 +12,16 @@ from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
 from benchmarks.replays import RECOMMENDED, fixed_players, play
 from benchmarks.runner import BENCHMARKS
-from torch_kbandits import LearnedPrior, NystromGP, algorithms
+from torch_kbandits import LearnedPrior, algorithms
 
-REGULARIZATION = 0.01
-LENGTHSCALE = 0.5
+REGULARIZATION, LENGTHSCALE = 0.01, 0.5
+KERNEL, NOISE = oracles.rbf(LENGTHSCALE), np.full(50, REGULARIZATION)
 
 
 @pytest.fixture
 def problem() -> Problem:
     arms = np.random.default_rng(0).random((60, 3))
     return Problem(arms, LENGTHSCALE, REGULARIZATION, beta=2.0)
-
-
-def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
 #: Of models, of bandits and of what is told; the others belong to the slow tests.
@@ -78,27 +73,21 @@ def test_exact_gp_ucb_has_the_dense_posterior(problem):
         rewards.append(reward)
     # Arms played before come again, so that the oracle also covers repeated plays.
     assert len(set(played)) < len(played)
-    X = problem.arms[played]
-    gram = dense_gram(X, X) + REGULARIZATION * np.eye(len(X))
-    cross = dense_gram(X, problem.arms)
-    np.testing.assert_allclose(exact.mean, cross.T @ np.linalg.solve(gram, np.array(rewards)), atol=1e-8)
-    np.testing.assert_allclose(exact.variance, 1 - (cross * np.linalg.solve(gram, cross)).sum(0), atol=1e-8)
+    expected = oracles.exact(KERNEL, problem.arms[played], np.array(rewards), NOISE[:40], problem.arms)
+    np.testing.assert_allclose(exact.mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(exact.variance, expected.variance, atol=1e-8)
 
 
-def test_numpy_bkb_has_the_posterior_of_nystrom_gp(problem):
+def test_numpy_bkb_has_the_dtc_posterior(problem):
     rng = np.random.default_rng(2)
     played = rng.integers(0, 20, size=50)
     dictionary = np.unique(played)[:8]
     rewards = rng.normal(size=50)
     mean, variance = bkb_posterior(problem, dictionary, played, rewards)
-    kernel = RBFKernel().double().initialize(lengthscale=LENGTHSCALE)
-    arms = torch.from_numpy(problem.arms)
-    words = {"inducing_points": arms[dictionary], "covar_module": kernel, "regularization": REGULARIZATION}
-    model = NystromGP(arms[played], torch.from_numpy(rewards).unsqueeze(-1), **words)
-    with torch.no_grad():
-        posterior = model.posterior(arms.unsqueeze(-2))
-    np.testing.assert_allclose(mean, posterior.mean.flatten().numpy(), atol=1e-8)
-    np.testing.assert_allclose(variance, posterior.variance.flatten().numpy(), atol=1e-8)
+    arms = problem.arms
+    expected = oracles.dtc(KERNEL, arms[played], rewards, NOISE, arms[dictionary], arms)
+    np.testing.assert_allclose(mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(variance, expected.variance, atol=1e-8)
     choice, kept = bkb_round(problem, dictionary, played, rewards, 1e9, np.random.default_rng(0))
     assert choice == np.argmax(mean + 2.0 * np.sqrt(variance))
     assert set(kept) == {*played.tolist(), choice}

@@ -6,10 +6,12 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from click.testing import CliRunner
 from problems import dense
 from small_experiments import content, outcome, small
 
 from torch_kbandits import InputError, KernelBanditError
+from torch_kbandits.cli import main
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
@@ -113,6 +115,8 @@ def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
     log = (tmp_path / "failures.log").read_text(encoding="utf-8")
     assert "Traceback" in log
     assert '"name": "bkb"' in log
+    again = CliRunner().invoke(main, ["resume", str(tmp_path), "--workers", "1"])
+    assert (again.exit_code, "2 run(s) failed" in again.output) == (1, True)
     monkeypatch.setattr(run_module, "run_one", run_one)
     assert run_experiment(small(rounds=4, seeds=3), tmp_path, workers=1).skipped == 4
 
@@ -124,16 +128,9 @@ def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             run_experiment(small(environments=[environment]), tmp_path, workers=1)
-    for workers in (0, 1.5, True):
-        with pytest.raises(InputError, match="workers must be a whole number of at least 1"):
-            run_experiment(small(rounds=2), tmp_path, workers=workers)
     assert not (tmp_path / "records.jsonl").exists()
-    for path, said in (
-        (tmp_path, "records.jsonl' cannot be read"),
-        (tmp_path / "none", "cannot be read"),
-    ):
-        with pytest.raises(InputError, match=said):
-            load_experiment(path)
+    with pytest.raises(InputError, match=r"records\.jsonl' cannot be read"):
+        load_experiment(tmp_path)
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="holds no finished run"):
         load_experiment(tmp_path)

@@ -4,14 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
-import oracles
 import pytest
 import torch
 from click.testing import CliRunner
-from problems import DOUBLE, data, dense, difference
+from problems import DOUBLE, data
 from small_experiments import CONTENT, TOML, content, small
-from torch.overrides import TorchFunctionMode
 
 from torch_kbandits import BKBWidth, InputError, RidgeLeverageSampling, ScaledWidth
 from torch_kbandits.cli import main
@@ -30,7 +27,6 @@ from torch_kbandits.experiments import load_spec, parse_spec, run_experiment
 from torch_kbandits.experiments.registry import build_kernel, build_width
 from torch_kbandits.experiments.trial import build_bandit
 
-SCALES = np.array([0.2, 0.7])
 WORDS = {"noise_scale": 0.1, "norm_bound": 2.0, "failure_probability": 0.05}
 SPECS = sorted((Path(__file__).parents[2] / "benchmarks" / "specs").glob("*.toml"))
 
@@ -82,21 +78,6 @@ def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
     assert (rule.max_size, rule.when_full, rule.rule) == (9, "stop", RidgeLeverageSampling(3.0, "coupled"))
     known = build_bandit(next(small(algorithms=[{"name": "gp-ei"}]).trials()), environment)
     assert known.regularization == environment.regularization
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        ("rbf", oracles.rbf(1.0)),
-        ({"name": "rbf", "lengthscale": [0.2, 0.7]}, lambda X, Z: oracles.rbf(1.0)(X / SCALES, Z / SCALES)),
-        ({"name": "matern-2.5", "lengthscale": 0.5, "outputscale": 1.7}, oracles.matern52(0.5, 1.7)),
-        ({"name": "linear", "outputscale": 0.8}, oracles.linear(0.8)),
-    ],
-)
-def test_kernels_by_name_are_the_formulas(table, expected):
-    X, _ = data(6, 2)
-    with torch.no_grad():
-        assert difference(build_kernel("kernel", table)(X).to_dense(), expected(*dense(X, X))) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -154,18 +135,14 @@ def kernel(value):
         (beta(width="igpucb"), "'igpucb' is no width; did you mean 'igp-ucb'"), (beta(scale=0.1), "beta needs a width"),
         (beta(width="bkb", scal=1), "'scal' is no option of width.*mean 'scale'"),
         (beta(width="bkb", gain="greedy"), "'gain' is no option of width 'bkb'"),
-        (beta(width="constant", value=1, double=True), "a width with a norm_bound"),
         (beta(width="gp-ucb", double="yes"), "true or false"),
         ({"settings": {"gain": "realised"}}, "'realised' is no information gain; did you mean 'realized'"),
         ({"settings": {"gain": {"nu": 2.5}}}, "needs a rate"), (kernel({"lengthscale": 1}), "kernel needs a name"),
         (kernel({"name": "rbf", "lengthscale": 0}), r"kernel\.lengthscale must be"),
-        (kernel({"name": "linear", "lengthscale": 1}), "'lengthscale' is no option of kernel"),
         (kernel(3), "kernel must be a GPyTorch kernel"),
         ({"settings": {"failure_probability": 1}}, "strictly between 0 and 1"),
         ({"environments": [E | {"settings": {"bta": 1}}]}, r"environments\[0\]\.settings: 'bta'"),
-        ({"algorithms": [A | {"batch": 0}]}, r"algorithms\[0\]\.batch must be a whole number"),
         ({"algorithms": [A, A]}, "Two algorithms are called 'bkb'"),
-        ({"algorithms": []}, "algorithms must be a list of at least one"),
         ({"algorithms": ["bkb"]}, r"algorithms\[0\] must be a table"),
         ({"rounds": 2.5}, "rounds must be a whole number"), ({"record_every": 0}, "record_every must be"),
         ({"seeds": []}, "seeds must be"), ({"seeds": [1, 1]}, "differ from each other"),
@@ -176,23 +153,6 @@ def test_what_a_spec_cannot_mean_is_named(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         run_experiment(small(**change), tmp_path, workers=1)
     assert not (tmp_path / "records.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.toml", b"rounds = = 3", r"a\.toml is not valid TOML: .*line 1"),
-        ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
-        ("a.json", b"{}", "needs 'rounds'"),
-        ("a.toml", b"\xff\xfe\x00", "cannot be read"),
-        ("a.toml", None, "cannot be read"),
-    ],
-)
-def test_malformed_files_are_named(tmp_path, name, text, message):
-    if text is not None:
-        (tmp_path / name).write_bytes(text)
-    with pytest.raises(InputError, match=message):
-        load_spec(tmp_path / name)
 
 
 def make_up_records(options, rounds):
@@ -223,27 +183,12 @@ DIGITS = "9" * 5000
 HUGE = str(10**21)
 
 
-class Work(TorchFunctionMode):
-    """The bytes of the largest tensor that is made."""
-
-    largest = 0
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        if isinstance(made, torch.Tensor):
-            self.largest = max(self.largest, made.nbytes)
-        return made
-
-
-def refused(*arguments, code=2):
-    with Work() as work:
-        result = CliRunner().invoke(main, list(arguments))
-    assert result.exit_code == code, result.output[-500:]
-    assert isinstance(result.exception, SystemExit), result.exception
+def refused(*arguments):
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 2, result.output[-500:]
     assert "Traceback" not in result.output
     assert len(result.output) < 1500
-    assert work.largest < 2**26
-    return result.output
+    return " ".join(result.output.split())
 
 
 def toml(rest="", environment="", rounds="10", **words):
@@ -255,13 +200,10 @@ HOSTILE = {
     "deep.json": ("[" * 10**5 + "]" * 10**5, "recursion depth"),
     "deep.toml": (f"x = {'[' * 10**4}{']' * 10**4}", "recursion depth"),
     "digits.json": (json.dumps({"rounds": 0}).replace("0", DIGITS), "digits"),
-    "digits.toml": (toml(rounds=DIGITS), "digits"),
     "seeds.toml": (toml(seeds=HUGE), "seeds, unless they are a list, must be at most 1,000,000"),
     "list.toml": (toml(seeds='["1"]'), r"seeds\[0\] must be a whole number"),
-    "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most"),
-    "columns.toml": (toml(environment=f"dimension = {HUGE}"), "num_arms × dimension must be at most"),
+    "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most .* 2 GB"),
     "large.toml": ("# " + "x" * 10**6, "more than 1,000,000 bytes"),
-    "zeros.toml": ("\0" * 100, "not valid TOML"),
 }
 
 
@@ -270,24 +212,13 @@ def test_a_spec_that_no_one_means_is_refused(name, tmp_path):
     text, message = HOSTILE[name]
     (tmp_path / name).write_text(text)
     said = refused("run", str(tmp_path / name), "--directory", str(tmp_path / "runs"), "--workers", "1")
-    assert re.search(message, " ".join(said.split()))
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    "environment", ["rkhs-function", "gp-sample", "gaussian-bumps", "test-function", "moving-peak", "abrupt", "drift"]
-)
-def test_more_arms_than_memory_has_are_refused(environment):
-    for number in (10**8 if environment in ("rkhs-function", "gp-sample") else 10**9, HUGE):
-        said = refused("compare", "-e", f"{environment}:num_arms={number}", "-a", "bkb", "--beta", "2")
-        assert "num_arms" in said
-        assert "2 GB" in said
+    assert re.search(message, said)
 
 
 HOSTILE_WORDS = [
     ("--seeds", HUGE), ("--seeds", DIGITS), ("--rounds", "9" * 400), ("--beta", "[" * 10**4),
-    ("--beta", DIGITS), ("--setting", f"regularization={DIGITS}"), ("--setting", 'regularization="0.1"'),
-    ("--setting", "beta=" + "{width=" * 30 + "1" + "}" * 30), ("-a", f"bkb:max_dictionary={DIGITS},label=more"),
+    ("--beta", DIGITS), ("--setting", 'regularization="0.1"'), ("--setting", "beta=" + "{width=" * 30 + "1" + "}" * 30),
+    ("-a", f"bkb:max_dictionary={DIGITS},label=more"),
 ]  # fmt: skip
 
 

@@ -35,21 +35,19 @@ class LocalWorkers(Workers):
         self.living, self.starts, self.sent, self.refuses, self.device = {}, [], [], set(), "cpu"
         self.dies_on_receipt, self.dies_with_reply, self.fails_on_receipt = set(), set(), {}
 
-    def close(self):
+    def close(self, numbers=None):
         self.living.clear()
         self.actors.clear()
 
-    def absent(self):
-        return [number for number in range(len(self.shards)) if number not in self.living]
-
-    def start(self, numbers):
-        for number in numbers:
+    def started(self):
+        new = [number for number in range(len(self.shards)) if number not in self.living or number not in self.actors]
+        for number in new:
             if number in self.refuses:
                 raise ShardLostError(f"No worker came up for {self.named(number)}.")
             self.living[number] = shard = Shard(self.device)
-            rows, tensor = self.shards[number], self.source.tensor
-            shard.load(self.source if tensor is None else tensor[rows.start : rows.stop].numpy(), rows)
+            shard.load(*self.block(number))
             self.actors[number] = SimpleNamespace(reply=SimpleNamespace(remote=partial(self.call, number, shard)))
+        return new
 
     def call(self, number, shard, data):
         self.sent.append(len(data))

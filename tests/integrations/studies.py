@@ -35,13 +35,6 @@ def peak(trial):
     return -((x - 0.3) ** 2) - (y - 0.3) ** 2
 
 
-def branin(trial):
-    """To be minimised: 0.398 at best."""
-    x, y = trial.suggest_float("x", -5.0, 10.0), trial.suggest_float("y", 0.0, 15.0)
-    wave = 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * math.cos(x)
-    return (y - 5.1 / (4.0 * math.pi**2) * x**2 + 5.0 / math.pi * x - 6.0) ** 2 + wave + 10.0
-
-
 def network(trial):
     """A mixed space with a conditional parameter, as in tuning a small network; to be minimised, 0 at best."""
     rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)

@@ -1,12 +1,9 @@
 """What the models believe in Ax, against dense formulas, and what Ax's client says of it."""
 
-from itertools import permutations
-
 import numpy as np
 import oracles
 import pytest
 import torch
-from ax import ChoiceParameterConfig, RangeParameterConfig
 from ax.adapter.cross_validation import cross_validate
 from ax.analysis.analysis import ErrorAnalysisCard
 from ax.analysis.diagnostics import DiagnosticAnalysis
@@ -19,24 +16,19 @@ from ax.exceptions.core import UnsupportedError
 from ax_clients import (
     BRANIN,
     GRID,
-    MIXED,
     UNIT,
     branin,
     client_of,
     fitted,
     play,
-    pool_of,
     posterior_model,
     tell,
-    validation_error,
 )
-from gpytorch.kernels import RBFKernel
 from problems import rbf
 
 from torch_kbandits import (
     FixedDictionary,
     GreedyDictionary,
-    InputError,
     LearnedPrior,
     LinearGrowth,
     Prior,
@@ -176,55 +168,6 @@ def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits)
     torch.testing.assert_close(scaled, a**2 * plain, rtol=1e-3, atol=0.0)
 
 
-COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")
-
-
-def choice(name, values, kind="str", ordered=False):
-    return ChoiceParameterConfig(name=name, values=list(values), parameter_type=kind, is_ordered=ordered)
-
-
-def space(colors=COLORS):
-    return [
-        choice("color", colors),
-        RangeParameterConfig(name="x", bounds=(-2.0, 2.0), parameter_type="float"),
-        choice("size", SIZES, ordered=True),
-        choice("width", WIDTHS, "int"),
-        choice("bias", [True, False], "bool"),
-    ]
-
-
-def drawn(n, seed):
-    rng = np.random.default_rng(seed)
-    names, kinds = ("color", "size", "width", "bias"), (COLORS, SIZES, WIDTHS, (True, False))
-    rows = [[kind[rng.integers(len(kind))] for kind in kinds] for _ in range(n)]
-    return [dict(zip(names, row, strict=True)) | {"x": float(rng.uniform(-2.0, 2.0))} for row in rows]
-
-
-def dense_kernel(A, B):
-    def squared(a, b):
-        steps = (SIZES.index(a["size"]) - SIZES.index(b["size"])) / 3.0
-        different = sum(a[name] != b[name] for name in ("color", "width", "bias"))
-        return ((a["x"] - b["x"]) / 4.0) ** 2 + steps**2 + different
-
-    return SCALE * np.exp(-np.array([[squared(a, b) for b in B] for a in A]) / (2.0 * LENGTH**2))
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    "model", [{"dictionary": None}, {"dictionary": GreedyDictionary(16)}], ids=["exact", "nystrom"]
-)
-def test_the_surrogate_is_the_dense_one_wherever_a_value_is_in_its_list(model):
-    T, tried, Y = drawn(9, seed=2), drawn(8, seed=0), np.random.default_rng(1).normal(size=8)
-    for colors in list(permutations(COLORS))[::9]:
-        client = client_of(space(colors), prior=Prior(FROZEN, LAMBDA), **model)
-        tell(client, tried, Y)
-        agree(believed(client, T), oracles.exact(dense_kernel, tried, Y, np.full(8, LAMBDA), T), 1.0)
-    wrong = client_of(space(), prior=Prior(RBFKernel(ard_num_dims=5), LAMBDA), initialization_trials=1)
-    tell(wrong, tried[:1], [0.0])
-    with pytest.raises(InputError, match=r"columns are \['color 1', .*'x', 'size', 'width 1'.*'bias'\]"):
-        wrong.get_next_trials(1)
-
-
 KNOWN = {"prior": Prior(rbf(0.2, 0.7), 0.01), "candidates": GRID, "initialization_trials": 3}
 
 
@@ -264,13 +207,4 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     assert len(looked.summarize()) == 6
     recommend(looked)
     recommend(looked, {"x": 0.5})
-    assert fitted(looked).feature_importances("score") == {"x": pytest.approx(1.0)}
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
-    client = client_of(MIXED, "-score", candidates=pool_of(50))
-    play(client, validation_error, 2, parallel=3)
-    shares = fitted(client).feature_importances("score")
-    assert (list(shares), sum(shares.values())) == (["rate", "depth", "loss"], pytest.approx(1.0))
-    client = client_of(MIXED, "-score", prior=LearnedPrior(rbf(0.5, 1.0)), initialization_trials=3)
-    play(client, validation_error, 1, parallel=3)
-    with pytest.raises(InputError, match=r"not one lengthscale for each of the parameters \['rate', 'depth', 'loss'\]"):
-        fitted(client).feature_importances("score")

@@ -3,11 +3,9 @@
 import gc
 import os
 import re
-import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from local_workers import assert_alike, make, rounds
 from problems import data, matern
 
 from torch_kbandits import Arms, Bandit, ConstantWidth, InputError
-from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
+from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.memory import SlidingWindow
 
@@ -75,32 +73,6 @@ def test_rounds_with_workers_killed_on_the_way(name, memory):
     candidates.close()
 
 
-@dataclass(frozen=True)
-class Deadly(UpperConfidenceRule):
-    """Ends the process of a worker from within, so that its reply never comes, and takes a file with it."""
-
-    path: str = ""
-    home: int = 0
-
-    def on_arms(self, posterior, beta, seed):
-        if os.getpid() != self.home and os.path.exists(self.path):
-            os.unlink(self.path)
-            os._exit(1)
-        return super().on_arms(posterior, beta, seed)
-
-
-@pytest.mark.usefixtures("_ray")
-def test_a_worker_that_dies_while_it_works(tmp_path):
-    (bandits, candidates), path = pair(data(300, 2, 1)[0]), tmp_path / "file"
-    ours = Bandit(candidates=candidates, acquisition=Deadly(str(path), os.getpid()), **WORDS)
-    single = Bandit(candidates=bandits[0].candidates, **WORDS)
-    rounds([single, ours], 8)
-    path.touch()
-    rounds([single, ours], 8, 8)
-    assert not path.exists()
-    candidates.close()
-
-
 @pytest.mark.usefixtures("_ray")
 def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
     arms, path = data(500, 2, 1)[0], tmp_path / "arms.npy"
@@ -149,33 +121,6 @@ class Failing(ThompsonRule):
 class Locked(ThompsonRule):
     def __post_init__(self):
         object.__setattr__(self, "lock", threading.Lock())
-
-
-@pytest.mark.usefixtures("_ray")
-def test_an_interrupt_while_workers_work():
-    arms = data(3000, 2, 1)[0]
-    bandits, candidates = pair(arms)
-    rounds(bandits, 8)
-    ours = bandits[1]
-    expected = bandits[0].ask(3)
-    original = candidates.workers.receive
-
-    def interrupted(ticket):
-        candidates.workers.receive = original
-        threading.Timer(0.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        time.sleep(30)
-
-    candidates.workers.receive = interrupted
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            ours.ask(3)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert len(ours.pending) == len(bandits[0].pending) - 3
-    assert torch.equal(ours.ask(3), expected)
-    rounds(bandits, 5, 8)
-    candidates.close()
 
 
 @pytest.mark.usefixtures("_ray")

@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 from kinds import same
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from pretend_device import PretendDevice, is_possible
-from problems import DOUBLE, data, in_a_file, linear, matern, play, rbf
+from problems import DOUBLE, data, in_a_file, linear, matern, play
 
 from torch_kbandits import (
     Arms,
@@ -197,17 +197,6 @@ def test_shards_on_a_device(name):
         losing([make(each, name) for each in candidates], 8, shards=2)
 
 
-def test_random_search_asks_no_shard():
-    arms = some_arms().float()
-    bandits = [make(each, "random", kernel=matern(0.4).float()) for each in (Arms(arms), sharded(arms, 3))]
-    workers = bandits[1].candidates.workers
-    workers.sent.clear()
-    rounds(bandits, 4)
-    bandits[1].tell(x := bandits[1].ask(), failed=True)
-    assert not torch.equal(bandits[1].ask(), x)
-    assert len(workers.sent) == 0
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("gap", [3.0, 50.0])
 def test_times_of_ones_own(gap):
@@ -222,13 +211,6 @@ def test_times_of_ones_own(gap):
     assert torch.equal(*(bandit.ask(3, time=time + 5.0, remember=False) for bandit in bandits))
     # Shards went ahead of it, and are built anew.
     assert torch.equal(*(bandit.ask(3, time=time + 0.1) for bandit in bandits))
-
-
-def test_a_dictionary_that_was_not_played_and_a_kernel_that_is_not_stationary():
-    """The largest prior variance, on which ties depend, is that of another shard than the best arm's."""
-    arms = some_arms(80) - 0.5
-    words = {"kernel": linear(0.7), "rule": FixedDictionary(arms[::13] + 0.01), "seed": 3}
-    rounds([composed(candidates, **words) for candidates in (Arms(arms), sharded(arms, 3))], 8)
 
 
 def test_single_precision():
@@ -253,17 +235,6 @@ def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
     asked = [bandit.ask() for bandit in bandits]
     assert torch.equal(*asked)
     assert float(asked[0][0, 0]) >= 1.0
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("seed", range(4))
-def test_arms_that_are_all_equal(seed):
-    """In every round the seed's order decides, over the shards' borders."""
-    arms = torch.full((31, 2), 0.25, dtype=DOUBLE)
-    arms[::5] += torch.arange(7, dtype=DOUBLE).unsqueeze(-1)  # so that one sees which arm it was
-    kernel = rbf(1e6)  # and they are equal to the kernel all the same
-    bandits = [make(each, seed=seed, kernel=kernel) for each in (Arms(arms), sharded(arms, 5))]
-    assert torch.equal(*(bandit.ask(6) for bandit in bandits))
 
 
 def sent_by(bandit, count=5):
@@ -382,7 +353,7 @@ def break_(workers, failure):
         Breaking.left = 3
     else:
         workers.lose(1)
-        workers.refuses.add(1) if failure == "no worker" else setattr(workers, "start", lambda numbers: None)
+        workers.refuses, workers.dies_on_receipt = ({1}, set()) if failure == "no worker" else (set(), [1] * 9)
 
 
 @pytest.mark.parametrize(("failure", "memory"), [*((name, "none") for name in FAILURES), ("half way", "observations")])
@@ -401,8 +372,7 @@ def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, memory):
         ours.ask(3)
     assert same(ours.state_dict(), before)
     both(bandits, some_arms()[:4])  # nothing that was told meanwhile is lost
-    workers.refuses = set()
-    vars(workers).pop("start", None)
+    workers.refuses = workers.dies_on_receipt = set()
     rounds(bandits, 2, 3)
     assert_alike(bandits)
     assert (1 in workers.starts) == (failure != "an error")

@@ -249,11 +249,3 @@ def test_arms_in_a_file_are_never_all_in_memory(tmp_path):
         growth[kind] = int(subprocess.check_output(command, timeout=120, text=True, env=environment))
     assert growth["mapped"] < arms.nbytes / 4, growth
     assert growth["tensor"] > arms.nbytes, growth
-
-
-def test_the_row_of_an_arm_is_found(tmp_path):
-    table = torch.rand(700, 3, dtype=torch.float64)
-    np.save(tmp_path / "arms.npy", table.numpy())
-    for arms in (kb.Arms(table), kb.Arms(np.load(tmp_path / "arms.npy", mmap_mode="r"))):
-        assert [arms.source.find(table[row]) for row in (0, 350, 699)] == [0, 350, 699]
-        assert arms.source.find(table[0] + 1.0) is None

@@ -76,21 +76,3 @@ def test_a_bad_configuration_and_a_piece_of_another_kind_are_named():
     for piece in ("candidates", "kernel", "dictionary", "width"):
         with pytest.raises(kb.InputError, match=f"{piece} must be .*, got 7 of type int"):
             composed(**{piece: 7})
-
-
-def test_replay_wants_an_empty_bandit_and_a_whole_history():
-    bandit, twin = make("bkb"), make("bkb")
-    play(bandit, 3)
-    history = bandit.history
-    Y = history.Y * torch.tensor([1.0, float("inf"), 1.0])
-    for each, told, message in (
-        (bandit, history, r"told 3 round"),
-        (twin, kb.History(history.X, history.Y[:1], history.rounds), "a row for each of its rewards"),
-        (twin, kb.History(history.X, Y, history.rounds), "y must be finite"),
-        (twin, kb.History(history.X, history.Y, torch.tensor([0, 1, 0])), "must not decrease"),
-    ):
-        with pytest.raises(kb.InputError, match=message):
-            each.replay(told)
-    assert same(twin.state_dict(), make("bkb").state_dict())
-    twin.replay(history)
-    assert torch.equal(twin.ask(), bandit.ask())

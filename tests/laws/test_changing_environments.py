@@ -242,15 +242,6 @@ def test_chessboard_by_hand():
     assert env.mean(torch.tensor([[0.6, 1.0], [1.0, 0.6], [1.0, 1.0]], dtype=DOUBLE)).tolist() == [0.5, 1.0, 0.0]
 
 
-def test_the_best_of_the_chessboard_depends_on_the_context_and_on_what_is_there():
-    env = environments.chessboard(seed=0)
-    best = {(int(4 * env.context(number)), float(env.best_mean(number))) for number in range(200)}
-    assert best == {(0, 0.5), (1, 1.0), (2, 0.5), (3, 1.0)}
-    lonely = environments.ContextualFunction(env.function, 1, torch.tensor([[0.9]], dtype=DOUBLE), 0.1, seed=0)
-    assert {float(lonely.best_mean(number)) for number in range(200)} == {0.0, 0.5}
-    assert {float(lonely.regret(lonely.joint_points(lonely.actions, n), n)) for n in range(200)} == {0.0}
-
-
 def test_step_diagonal_by_hand():
     env = environments.step_diagonal(seed=0)
     #  x − a:  0.15   0.06   0.24   0.04   0.26   0     −0.15  −0.06  −0.24  −0.04  −0.26
@@ -259,18 +250,6 @@ def test_step_diagonal_by_hand():
     for action in (0.3, 0.5, 0.7):
         X = torch.tensor([[action + gap, action] for gap in gaps], dtype=DOUBLE)
         assert env.mean(X).tolist() == expected
-    # At a = 0.08 alone, contexts near 0.9 pay nothing and regret is 0 there.
-    lonely = environments.ContextualFunction(env.function, 1, torch.tensor([[0.08]], dtype=DOUBLE), 0.1, seed=0)
-    assert {float(lonely.best_mean(number)) for number in range(300)} == {0.0, 0.5, 1.0}
-
-
-def test_a_problem_may_follow_the_seed():
-    one, same, other = (environments.bump(problem_seed=None, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.actions, same.actions)
-    assert not torch.equal(one.actions, other.actions)
-    assert not torch.equal(one.function.args[2], other.function.args[2])
-    assert len(one.actions.unique()) == 10
-    assert environments.bump(problem_seed=None, seed=-3).actions.shape == (10, 1)
 
 
 def test_the_kernel_is_gaussian_on_joint_points():

@@ -165,20 +165,20 @@ def signs(scale: float, shape: tuple[int, int], rng: np.random.Generator) -> np.
     return scale * rng.choice([-1.0, 1.0], size=shape)
 
 
-def run(width: Width, functions: np.ndarray, noise: np.ndarray, noise_variance: float) -> Iterator[tuple]:
-    """Play by UCB with the width; yield the posteriors and multipliers (N,) before each round and after the last."""
-    posteriors = Posteriors(len(functions), noise_variance)
+def run(width: Width, functions: np.ndarray, noise: np.ndarray, posteriors: Posteriors, plays=None) -> Iterator[tuple]:
+    """Play what is given or UCB; yield the posteriors and multipliers (N,) before each round and after the last."""
     for t in range(noise.shape[1] + 1):
         multiplier = np.broadcast_to(width(posteriors).numpy(), len(functions))
         yield posteriors, multiplier
         if t < noise.shape[1]:
             arms = (posteriors.mean + multiplier[:, None] * posteriors.deviation).argmax(1)
+            arms = arms if plays is None else plays[:, t]
             posteriors.observe(arms, functions[posteriors.rows, arms] + noise[:, t])
 
 
-def misses_on_arms(width: Width, functions: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
+def misses_on_arms(width: Width, functions: np.ndarray, noise: np.ndarray, posteriors: Posteriors, plays=None) -> int:
     missed = np.zeros(len(functions), dtype=bool)
-    for posteriors, multiplier in run(width, functions, noise, noise_variance):
+    for _, multiplier in run(width, functions, noise, posteriors, plays):
         error = np.abs(functions - posteriors.mean)
         missed |= (error > multiplier[:, None] * posteriors.deviation + 1e-9).any(1)
     return int(missed.sum())
@@ -191,11 +191,12 @@ DRAWS = 1000
 def misses_of_draws(width: Width, seed: int) -> int:
     rng = np.random.default_rng(seed)
     noise = gaussian(np.sqrt(0.1), (DRAWS, 50), rng)
-    return misses_on_arms(width, rng.normal(size=(DRAWS, len(ARMS))) @ np.linalg.cholesky(GRAM).T, noise, 0.1)
+    functions = rng.normal(size=(DRAWS, len(ARMS))) @ np.linalg.cholesky(GRAM).T
+    return misses_on_arms(width, functions, noise, Posteriors(DRAWS, 0.1))
 
 
 def misses_anywhere(width: Width, weights: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
-    played = run(width, weights @ GRAM, noise, noise_variance)
+    played = run(width, weights @ GRAM, noise, Posteriors(len(weights), noise_variance))
     return int(np.any([posteriors.missed(weights, beta) for posteriors, beta in played], axis=0).sum())
 
 
@@ -270,8 +271,8 @@ def test_the_default_below_one_covers_where_the_theorems_own_does_not(name):
     noise = gaussian(0.1, (200, 50), rng)
     default = algorithms.build(name, **words, **theory).width
     own = {"igp-ucb": IGPUCBWidth, "gp-ts": GPTSWidth}[name](*theory.values())
-    assert misses_on_arms(default, functions, noise, level) <= allowed(200, 0.1)
-    assert misses_on_arms(own, functions, noise, level) > 100
+    assert misses_on_arms(default, functions, noise, Posteriors(200, level)) <= allowed(200, 0.1)
+    assert misses_on_arms(own, functions, noise, Posteriors(200, level)) > 100
 
 
 @pytest.mark.one_in(2)
@@ -316,14 +317,7 @@ def misses_of_projections(share: float, noise_scale: float, norm: float, diction
     error = max(posteriors.projection_error(row) for row in plays)
     width = EKUCBWidth(noise_scale, norm, DELTA, projection=share * error)
     functions = rkhs_weights(number, norm, rng) @ GRAM
-    noise = gaussian(noise_scale, (number, rounds), rng)
-    missed = np.zeros(number, dtype=bool)
-    for t in range(rounds + 1):
-        band = width(posteriors).numpy()[:, None] * posteriors.deviation
-        missed |= (np.abs(functions - posteriors.mean) > band + 1e-9).any(1)
-        if t < rounds:
-            posteriors.observe(plays[:, t], functions[posteriors.rows, plays[:, t]] + noise[:, t])
-    return int(missed.sum())
+    return misses_on_arms(width, functions, gaussian(noise_scale, (number, rounds), rng), posteriors, plays)
 
 
 @pytest.mark.one_in(3)
@@ -369,7 +363,7 @@ def guessing(norm: float, first_guess: float, noise_scale: float, noise_variance
     width, played = GuessAndDouble(SelfNormalizedWidth(noise_scale, first_guess, DELTA)), []
     for _ in range(GUESSERS):
         weights, noise = rkhs_weights(1, norm, rng), gaussian(noise_scale, (1, 28), rng)
-        rounds = run(width, weights @ GRAM, noise, noise_variance)
+        rounds = run(width, weights @ GRAM, noise, Posteriors(1, noise_variance))
         played.append([(width.guess(p), float(p.mean_norm()), bool(p.missed(weights, beta)[0])) for p, beta in rounds])
     guesses, norms, left = np.array(played).transpose(2, 0, 1)
     return guesses, norms, int(left.any(1).sum())
@@ -429,20 +423,28 @@ QUADRATIC = ageing(lambda age: age**2 + 1.0)
 LINEAR = ageing(lambda age: 1.0 + 0.3 * age)
 
 
-def missed(width: Width, memory: Memory, noise_scale: float, norm: float, level: float, seed: int = 0) -> np.ndarray:
-    """Return which simulations miss in which round, (TIMES, N)."""
-    rng = np.random.default_rng(seed)
+def missed_by(width: Width, norm: float, level: float, rng: np.random.Generator, counting: Callable) -> np.ndarray:
+    """Return which simulations miss in which round, (TIMES, N); ``counting(t, arms)`` says what counts in one."""
     weights = rkhs_weights(SIMULATIONS, norm, rng, FEW_GRAM)
-    functions = weights @ FEW_GRAM
-    arms, rewards = np.zeros((SIMULATIONS, TIMES), dtype=int), np.zeros((SIMULATIONS, TIMES))
+    functions, arms = weights @ FEW_GRAM, np.zeros((SIMULATIONS, TIMES), dtype=int)
     result = np.zeros((TIMES, SIMULATIONS), dtype=bool)
     for t in range(TIMES):
-        posteriors = Posteriors(SIMULATIONS, level, FEW_GRAM).given(arms, rewards, level * memory(np.arange(t), t))
+        places, errors, variances = counting(t, arms)
+        posteriors = Posteriors(SIMULATIONS, level, FEW_GRAM)
+        posteriors.given(places, functions[ROWS[:, None], places] + errors, variances)
         multiplier = np.broadcast_to(width(posteriors).numpy(), SIMULATIONS)
         result[t] = posteriors.missed(weights, multiplier)
         arms[:, t] = (posteriors.mean + multiplier[:, None] * posteriors.deviation).argmax(1)
-        rewards[:, t] = functions[ROWS, arms[:, t]] + noise_scale * rng.normal(size=SIMULATIONS)
     return result
+
+
+def missed(width: Width, memory: Memory, noise_scale: float, norm: float, level: float) -> np.ndarray:
+    """Return which miss in which round of those that a memory leaves."""
+    rng = np.random.default_rng(0)
+    noise = noise_scale * np.random.default_rng(1).normal(size=(SIMULATIONS, TIMES))
+    return missed_by(
+        width, norm, level, rng, lambda t, arms: (arms[:, :t], noise[:, :t], level * memory(np.arange(t), t))
+    )
 
 
 #: n at once: every round of a window or of ageing, every block of a restart.
@@ -506,25 +508,18 @@ def test_a_width_for_memories_without_a_part_is_caught(memory, width, problem):
 
 def sparq_misses(width: Width, expert_variance: float, level: float, norm: float) -> np.ndarray:
     """Return which miss in which round; an expert answers 5 questions, two rounds are kept, their noise as counted."""
-    rng = np.random.default_rng(1)
-    weights = rkhs_weights(SIMULATIONS, norm, rng, FEW_GRAM)
-    functions = weights @ FEW_GRAM
-    arms, noise = np.zeros((SIMULATIONS, TIMES), dtype=int), rng.normal(size=(SIMULATIONS, TIMES))
-    result = np.zeros((TIMES, SIMULATIONS), dtype=bool)
-    for t in range(TIMES):
+    rng, noise = np.random.default_rng(1), np.random.default_rng(2).normal(size=(SIMULATIONS, TIMES))
+
+    def counting(t: int, arms: np.ndarray) -> tuple:
         recent = np.arange(max(0, t - 2), t)
         variances = level * ((t - recent) ** 2 + 1.0)
         asked = arms[ROWS[:, None], rng.integers(t, size=(SIMULATIONS, 5))] if t else np.zeros((SIMULATIONS, 0), int)
-        places = np.concatenate([arms[:, recent], asked], axis=1)
         answers = rng.normal(size=asked.shape) * np.sqrt(expert_variance)
         errors = np.concatenate([noise[:, recent] * np.sqrt(variances), answers], axis=1)
         variances = np.concatenate([variances, np.full(asked.shape[1], expert_variance)])
-        rewards = functions[ROWS[:, None], places] + errors
-        posteriors = Posteriors(SIMULATIONS, level, FEW_GRAM).given(places, rewards, variances)
-        multiplier = np.broadcast_to(width(posteriors).numpy(), SIMULATIONS)
-        result[t] = posteriors.missed(weights, multiplier)
-        arms[:, t] = (posteriors.mean + multiplier[:, None] * posteriors.deviation).argmax(1)
-    return result
+        return np.concatenate([arms[:, recent], asked], axis=1), errors, variances
+
+    return missed_by(width, norm, level, rng, counting)
 
 
 @pytest.mark.one_in(4)

@@ -10,7 +10,6 @@ from forgetting import KERNEL, LAMBDA, MEMORIES
 from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, data, dense, difference, matern, rbf
-from scipy.stats import gamma, lognorm, multivariate_normal
 
 from torch_kbandits import InputError, NumericalError, fit_prior
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
@@ -28,6 +27,7 @@ from torch_kbandits.memory import (
 )
 from torch_kbandits.priors import default_kernel
 from torch_kbandits.priors.evidence import fit_evidence
+from torch_kbandits.priors.marginal import MarginalPosterior
 from torch_kbandits.priors.marginal import TrainingData as Data
 
 
@@ -42,7 +42,7 @@ def problem(n, d, seed=0):
 
 def density(y, covariance):
     """log N(y | 0, C), and what rounding may take from it."""
-    value = float(multivariate_normal(np.zeros(len(y)), covariance).logpdf(y))
+    value = oracles.log_density(y, covariance)
     return value, oracles.rounding(len(y), float(np.linalg.cond(covariance)), abs(value) + len(y))
 
 
@@ -108,15 +108,6 @@ def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
     assert abs(known(Data(X, Y, X[:, 0]), TemporalPrior(0.2), kernel).evidence - expected) < tolerance
 
 
-def log_posterior(X, y, kernel, noise):
-    """Of a default kernel and λ given all rewards alike, in nats, constants included."""
-    length, variance = dense(kernel.base_kernel.lengthscale[0], kernel.outputscale)
-    r = np.sqrt(5.0 * (((X[:, None] - X[None]) / length) ** 2).sum(-1))
-    value, _ = density(y, variance * (1.0 + r + r**2 / 3.0) * np.exp(-r) + noise * np.eye(len(y)))
-    value += lognorm(1.0, scale=0.5 * math.sqrt(len(length))).logpdf(length).sum()
-    return value + gamma(2.0, scale=1.0 / 0.15).logpdf(variance) + lognorm(1.0, scale=math.exp(-4.0)).logpdf(noise)
-
-
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize(("n", "d"), [(120, 6), (60, 4), (40, 3), (40, 2), (30, 2), (20, 2), (10, 1), (6, 2)])
 def test_a_fit_is_no_worse_than_botorchs(n, d):
@@ -124,10 +115,31 @@ def test_a_fit_is_no_worse_than_botorchs(n, d):
     theirs = fit_prior(X, Y, clip=False)
     ours = fit_evidence(Data(X, Y), default_kernel(d), seed=0)
     x, y = dense(X, Y)
-    found = log_posterior(x, y, ours.kernel, ours.regularization)
+    found, botorchs = (
+        oracles.log_posterior(x, y, *dense(k.base_kernel.lengthscale[0], k.outputscale), noise)
+        for k, noise in ((fit.kernel, fit.regularization) for fit in (ours, theirs))
+    )
     assert ours.settled
     assert ours.evidence == pytest.approx(found, rel=1e-6)
-    assert found > log_posterior(x, y, theirs.kernel, theirs.regularization) - 1e-3
+    assert found > botorchs - 1e-3
+
+
+@pytest.mark.parametrize(("n", "d"), [(120, 6), (60, 3), (30, 2)])
+def test_a_fit_goes_on_from_the_end_of_the_last_and_is_no_worse_than_from_the_start(n, d, monkeypatch):
+    """Where rewards say something; of noise alone either may be better."""
+    X, Y = problem(n, d, n)
+    calls, evaluated = [], MarginalPosterior.__call__
+    monkeypatch.setattr(MarginalPosterior, "__call__", lambda it: calls.append(it) or evaluated(it))
+    before = fit_evidence(Data(X[: 4 * n // 5], Y[: 4 * n // 5]), default_kernel(d), seed=0)
+    calls.clear()
+    anew = fit_evidence(Data(X, Y), default_kernel(d), seed=1)
+    many = len(calls)
+    calls.clear()
+    again = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=before.end)
+    assert again.evidence > anew.evidence - 1e-3
+    assert len(calls) < many / 2
+    other = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=(0.5,))  # of another kind: as if there was none
+    assert other.evidence == anew.evidence
 
 
 def test_what_is_known_stays():

@@ -10,7 +10,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel
 from problems import DOUBLE, KERNELS, data, dense, linear, matern, rbf, seeded
 
 import torch_kbandits as kb
-from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, sample_k_dpp, theoretical_num_swaps
+from torch_kbandits.dictionaries import PlayedPoints
 
 DRAWS = 700
 FALSE_ALARM = 1e-5
@@ -75,6 +75,10 @@ def played(X, kernel=None):
     return PlayedPoints(X, kernel.requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), X.new_ones(X.shape[-2]))
 
 
+def drawn(X, kernel, size, num_swaps=None, generator=None):
+    return kb.KDPP(size, num_swaps).select(played(X, kernel), generator).indices
+
+
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (1, 40, 300))])
@@ -82,29 +86,15 @@ def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps):
     """24 tests at 1e-5 each: false alarms below 3e-4. Blocks of 256 steps are drawn at once."""
     X, m, kernel = PROBLEMS[name]
     oracle, prior = Enumeration(mean_gram(X, kernel), m), KERNELS[kernel].make().requires_grad_(False)
-    expected = oracle.after(sample_k_dpp(X, prior, m, 0), steps)
+    expected = oracle.after(drawn(X, prior, m, 0), steps)
     generator, hits = seeded(0, steps), np.zeros(len(expected))
     for _ in range(DRAWS):
-        hits[oracle.place[tuple(sample_k_dpp(X, prior, m, steps, generator).tolist())]] += 1
+        hits[oracle.place[tuple(drawn(X, prior, m, steps, generator).tolist())]] += 1
     assert variation(hits / DRAWS, expected) < variation_bound(expected)
     assert not hits[expected == 0.0].any()
     if steps >= 40:
         assert variation(expected, oracle.law) < 0.05
         assert variation(hits / DRAWS, oracle.law) < variation_bound(oracle.law) + 0.05
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("accuracy", [0.3, 0.01])
-def test_theoretical_steps_reach_the_accuracy(name, accuracy):
-    X, m, kernel = PROBLEMS[name]
-    oracle, n = Enumeration(mean_gram(X, kernel), m), X.shape[-2]
-    steps = theoretical_num_swaps(n, m, accuracy)
-    assert variation(oracle.after(sample_k_dpp(X, KERNELS[kernel].make(), m, 0), steps), oracle.law) <= accuracy
-    rarity = math.log(math.comb(n, m)) + 2.0 * math.log(math.factorial(m))
-    assert steps == math.ceil(2 * m * (n - m) * (0.5 * rarity + math.log(0.5 / accuracy)))
-    support = oracle.law > 0.0
-    gap = 1.0 - np.sort(np.linalg.eigvals(oracle.chain[np.ix_(support, support)]).real)[-2]
-    assert gap >= 1.0 / (2 * m * (n - m)) - 1e-12
 
 
 @pytest.mark.one_in(4)
@@ -116,9 +106,9 @@ def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):
     monkeypatch.setattr(torch, "rand", lambda *size, dtype, **_: torch.zeros(*size, dtype=dtype))
     kernel = MaternKernel(nu=nu).to(dtype).requires_grad_(False)
     for seed in range(20):
-        chosen = sample_k_dpp(X, kernel, 5, 400, seeded(seed, 0))
+        chosen = drawn(X, kernel, 5, 400, seeded(seed, 0))
         assert len(set((chosen % 6).tolist())) == 5
-    assert len(sample_k_dpp(X, kernel, 24, 400, seeded(0, 0))) == 6
+    assert len(drawn(X, kernel, 24, 400, seeded(0, 0))) == 6
 
 
 def test_more_than_the_rank_is_cut_down_or_filled_up():
@@ -141,23 +131,22 @@ def test_more_than_the_rank_is_cut_down_or_filled_up():
 def test_the_generator_is_the_only_source_of_randomness_and_the_default_is_100_steps_a_point():
     X = data(300, 2)[0]
     before = torch.get_rng_state()
-    drawn = [sample_k_dpp(X, rbf(), 10, generator=seeded(seed, 0)).tolist() for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
+    draws = [drawn(X, rbf(), 10, generator=seeded(seed, 0)).tolist() for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(5)
-    first = sample_k_dpp(X, rbf(), 10)
+    first = drawn(X, rbf(), 10)
     torch.manual_seed(5)
-    assert torch.equal(first, sample_k_dpp(X, rbf(), 10))
-    assert default_num_swaps(10) == 1000
-    assert sample_k_dpp(X, rbf(), 10, 1000, seeded(1, 0)).tolist() == drawn[2]
+    assert torch.equal(first, drawn(X, rbf(), 10))
+    assert drawn(X, rbf(), 10, 1000, seeded(1, 0)).tolist() == draws[2]
 
 
 def test_what_makes_no_sense_is_refused():
     X = data(4, 2)[0]
     for call, message in (
-        (lambda: sample_k_dpp(torch.zeros(4), rbf(), 2), "points must have a row for each point"),
-        (lambda: sample_k_dpp(X * math.nan, rbf(), 2), "points must be finite"),
-        (lambda: sample_k_dpp(X[:0], rbf(), 2), "nothing was played"),
+        (lambda: kb.KDPP(0), "size must be a whole number of at least 1"),
+        (lambda: kb.KDPP(3, -1), "num_swaps must be a whole number of at least 0"),
+        (lambda: drawn(X[:0], rbf(), 2), "nothing was played"),
     ):
         with pytest.raises(kb.KernelBanditError, match=message):
             call()

@@ -10,7 +10,6 @@ from gpytorch.means import Mean
 from gpytorch.priors import LogNormalPrior
 from problems import DOUBLE, believed, data, difference, rbf
 from product import ARMS, DICTIONARIES, MEMORIES, Combination, Loop
-from scipy.stats import multivariate_normal
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
@@ -201,7 +200,7 @@ def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
     def density(level):
         K = oracles.rbf(0.3, factor**2)(X.numpy(), X.numpy()) + level * np.eye(len(X))
         own = LogNormalPrior(-4.0, 1.0).log_prob(torch.tensor(level / float(Y.var()), dtype=DOUBLE))
-        return multivariate_normal(cov=K).logpdf((Y - Y.mean()).numpy()) + float(own)
+        return oracles.log_density((Y - Y.mean()).numpy(), K) + float(own)
 
     least = torch.linspace(-12.0, 2.0, 281, dtype=DOUBLE).exp() * factor**2
     best = max(least.tolist(), key=density)

@@ -625,36 +625,12 @@ def test_fitting_knows_noise_that_was_given(kind):
     assert float(learning.likelihood.noise_covar.raw_noise.grad) != 0.0
 
 
-@pytest.mark.parametrize("has_noise", [False, True])
-@pytest.mark.parametrize("kind", ["exact", "dictionary"])
-def test_leaving_one_out_equals_a_model_without_it(kind, has_noise):
-    """At the same dictionary and hyperparameters, in the units told, which a transform learned from all."""
-    X, Y = data(14, 2)
-    Y, Z = torch.cat([10.0 * Y + 3.0, Y.square()], -1), X[:4]
-    given = (0.01 + Y.abs()) if has_noise else None
-    words = {"outcome_transform": Standardize(m=2), "inducing_points": Z, "regularization": 0.05}
-    built = make(kind, X, Y, given, kernel=rbf(0.5), **words)
-    noise, std, centre = given / Y.var(0) if has_noise else torch.full_like(Y, 0.05), Y.std(0), Y.mean(0)
-    result, predicted = built.leave_one_out(observation_noise=False), built.leave_one_out()
-    assert difference(result.observed_Y.squeeze(1), Y) < 1e-10
-    for row, o in itertools.product(range(0, 14, 3), range(2)):
-        rest = torch.arange(14) != row
-        known = dense(X[rest], ((Y - centre) / std)[rest, o], noise[rest, o])
-        points = dense(Z, X[row, None]) if kind == "dictionary" else dense(X[row, None])
-        expected = (oracles.dtc if kind == "dictionary" else oracles.exact)(oracles.rbf(0.5), *known, *points)
-        wanted = expected.mean[0] * std[o] + centre[o], expected.variance[0] * std[o] ** 2
-        parts = result.posterior.mean, result.posterior.variance, predicted.posterior.variance
-        wanted = [float(part) for part in (*wanted, wanted[1] + noise[row, o] * std[o] ** 2)]
-        assert [float(part[row, 0, o]) for part in parts] == pytest.approx(wanted, rel=1e-6)
-    if kind == "exact":  # BoTorch's way takes the posterior for the conditional of the prior
-        theirs = loo_cv(built.eval())
-        assert difference(predicted.posterior.mean, theirs.posterior.mean) < 1e-8
-        assert difference(predicted.posterior.variance, theirs.posterior.variance) < 1e-8
-        return
-    with pytest.raises(UnsupportedError, match=r"prior_mode\(\): model\(X\).*leave_one_out"):
-        loo_cv(built.eval())
+def test_a_nystrom_posterior_is_none_of_the_prior_and_the_observations_alone():
+    model = make("dictionary", *data(14, 2), kernel=rbf(0.5)).eval()
+    with pytest.raises(UnsupportedError, match=r"prior_mode\(\): model\(X\).*remove rows"):
+        loo_cv(model)
     with prior_mode():
-        assert float((built(X).variance - 1.0).abs().max()) < 1e-12
+        assert difference(model(T).variance, torch.ones(len(T), dtype=DOUBLE)) < 1e-12
 
 
 # -------------------------------------------------------------------- bad input: everything or nothing

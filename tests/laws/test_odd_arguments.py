@@ -198,7 +198,6 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
     **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
-    "sample_k_dpp": {"num_swaps": 0},
     "synthetic_function": {"function": "rosenbrock"},
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
@@ -210,7 +209,7 @@ LEFT_OUT = {
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
+    "hpolib", "negligible", "prior_of", "probabilities", "refusal",
     "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
@@ -446,7 +445,6 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (online, "tell", {"X": X[:2], "Y": Y[:2]}),
     (online, "remove", {"rows": [0]}),
     (online, "condition_on_observations", {"X": X[:2], "Y": Y[:2]}),
-    (online, "leave_one_out", {}),
     (nystrom, "tell", {"X": X[:2], "Y": Y[:2]}),
     (nystrom, "remove", {"rows": [0]}),
     (nystrom, "set_dictionary", {"dictionary": X[:2]}),
@@ -455,7 +453,7 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
 CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert"}
 FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds, or steps.
-MEANT = {("run", "rounds", "billion"), ("sample_k_dpp", "num_swaps", "billion")}
+MEANT = {("run", "rounds", "billion")}
 #: What no argument takes, and what none takes that is a number.
 HOPELESS = {"far points", "sparse", "sparse rows", "meta", "meta number", "nested", "complex tensor", "complex"}
 HOPELESS |= {"object", "rude"}

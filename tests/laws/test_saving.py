@@ -35,6 +35,7 @@ from torch_kbandits import algorithms
 from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.memory import SlidingWindow
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -233,6 +234,7 @@ OTHERS = [
     ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
     ({"outcomes": ["heat"]}, "outcomes"),
     ({"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}, "objective"),
+    ({"memory": SlidingWindow(7.0)}, "memory.size: saved nothing, here 7.0"),
     ({"max_dictionary": 9}, "dictionary.max_size: saved nothing, here 9"),
 ]
 

@@ -21,7 +21,6 @@ MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_200, 404
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
     "integrations/ray/workers.py": "actors are ended",
-    "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
@@ -30,12 +29,10 @@ DEFAULTS = {
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
-    | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
     | {"UncertaintyInjection.with_horizon"},
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
     "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
-    "models": {"NystromGP.condition_on_observations"},
 }
 
 #: Private words and phrases for which the field has terms.

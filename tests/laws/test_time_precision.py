@@ -15,7 +15,7 @@ import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
-from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import LinearGrowth, SlidingWindow, Stationary, TemporalPrior
 
 START, MINUTE, SHARE, NOISE = datetime(2026, 11, 27), 60.0, 0.05, 0.05
@@ -112,26 +112,6 @@ def test_single_precision_chooses_as_double_does(kind, words):
         assert torch.allclose(*asked, atol=1e-4)
         played.append(torch.cat(chosen))
     assert torch.allclose(*played, atol=1e-2 if kind == "box" else 1e-6)
-
-
-def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
-    times = 1.8e9 + MINUTE * torch.arange(12, dtype=DOUBLE)
-    models = []
-    for dtype in (torch.float32, DOUBLE):
-        likelihood = UncertaintyInjectionLikelihood(
-            LinearGrowth(0.01), regularization=NOISE, now=float(times[-1]), times=times
-        )
-        model = kb.OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
-        models.append(model.to(dtype))
-        at_time(models[-1], float(times[-1]) + 30.0)
-        assert models[-1].likelihood.now.item() == float(times[-1]) + 30.0
-    means = [model.posterior(X[:5].to(model.train_targets)).mean.detach().double() for model in models]
-    assert torch.allclose(*means, atol=1e-5)
-    again = UncertaintyInjectionLikelihood(
-        LinearGrowth(0.01), regularization=1.0, now=0.0, times=torch.zeros(12)
-    ).float()
-    again.load_state_dict(models[0].likelihood.state_dict())
-    assert torch.equal(again.observation_noise(X), models[0].likelihood.observation_noise(X))
 
 
 @pytest.mark.parametrize("kernel", [ForgettingKernel(0.1), WienerKernel(0.1)])

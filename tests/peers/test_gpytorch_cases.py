@@ -10,13 +10,10 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
-from gpytorch.test.base_likelihood_test_case import BaseLikelihoodTestCase
 from gpytorch.test.model_test_case import BaseModelTestCase
 
 from torch_kbandits import ForgettingKernel, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
-from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.memory import QuadraticGrowth
 
 
 class OneColumnCase(BaseKernelTestCase):
@@ -114,14 +111,6 @@ class TestSpaceTimeKernelOfBatches(BaseKernelTestCase, unittest.TestCase):
     def create_kernel_ard(self, num_dims, batch_shape=None, **kwargs):
         space = RBFKernel(ard_num_dims=num_dims - 1, batch_shape=batch_shape)
         return SpaceTimeKernel(space, ForgettingKernel(0.3).float(), **kwargs)
-
-
-class TestUncertaintyInjectionLikelihood(BaseLikelihoodTestCase, unittest.TestCase):
-    """With ``times``: GPyTorch's cases give no inputs, of which a ``time_column`` would be one."""
-
-    def create_likelihood(self):
-        times = torch.arange(5.0)
-        return UncertaintyInjectionLikelihood(QuadraticGrowth(0.1), regularization=0.5, now=5.0, times=times).float()
 
 
 class ModelCase(BaseModelTestCase):

@@ -1,7 +1,6 @@
 """Figures draw the dense posterior, points as strong as they count, the front of means; columns hold what was told."""
 
 import math
-from typing import Any
 
 import contextual
 import forgetting
@@ -31,7 +30,7 @@ from torch_kbandits import (
     algorithms,
 )
 from torch_kbandits.cli import main
-from torch_kbandits.errors import DamagedFileError, EmptyHistoryError, FileError
+from torch_kbandits.errors import EmptyHistoryError, FileError
 from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.plotting import (
     history_columns,
@@ -98,19 +97,19 @@ def labels(figure):
 @pytest.mark.parametrize("coordinate", [0, 2, "x2"])
 def test_a_line_is_the_dense_posterior_with_the_others_fixed_or_recommended(coordinate):
     bandit = told(bkb())
-    x, mean, lower, upper = curve(plot_line(bandit, coordinate, at=FIXED, resolution=30, center=2.0))
+    x, mean, lower, upper = curve(plot_line(bandit, coordinate, at=FIXED, center=2.0))
     column = 1 if coordinate == "x2" else coordinate
-    assert np.allclose(x, np.linspace(0.0, [1.0, 1.0, 2.0][column], 30))
-    T = FIXED.repeat(30, 1)
+    assert np.allclose(x, np.linspace(0.0, [1.0, 1.0, 2.0][column], 200))
+    T = FIXED.repeat(200, 1)
     T[:, column] = torch.tensor(x)
     expected = believed(bandit, T)
     assert np.abs(mean - 2.0 - expected.mean).max() < expected.rounding
     margin = 1.5 * np.sqrt(expected.variance)
     assert np.abs(upper - mean - margin).max() < expected.upper_rounding(1.5)
     assert np.abs(mean - lower - margin).max() < expected.upper_rounding(1.5)
-    figure, best = plot_line(bandit, column, resolution=5), bandit.recommend()
+    figure, best = plot_line(bandit, column), bandit.recommend()
     x, mean, *_ = curve(figure)
-    T = best.repeat(5, 1)
+    T = best.repeat(200, 1)
     T[:, column] = torch.tensor(x)
     assert np.abs(mean - believed(bandit, T).mean).max() < expected.rounding
     title = figure.axes[0].get_title(loc="left")
@@ -121,7 +120,7 @@ def test_a_line_is_the_dense_posterior_with_the_others_fixed_or_recommended(coor
 
 
 def test_before_any_reward_the_prior_is_shown_in_the_middle():
-    x, mean, lower, upper = curve(plot_line(bkb(), resolution=5))
+    x, mean, lower, upper = curve(plot_line(bkb()))
     assert np.allclose(mean, 0.0)
     assert np.allclose(upper, 1.5 * math.sqrt(1.7))
     assert np.allclose(lower, -upper)
@@ -151,13 +150,13 @@ def test_with_a_memory_the_surrogate_is_that_of_now_and_ages_fade(name):
     bandit = forgetting.make(name, "fresh")
     forgetting.play(bandit, 16)
     at, bounds = forgetting.TESTED[0], torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
-    x, mean, *_ = curve(plot_line(bandit, 1, at=at, resolution=9, bounds=bounds))
-    T = at.repeat(9, 1)
+    x, mean, *_ = curve(plot_line(bandit, 1, at=at, bounds=bounds))
+    T = at.repeat(200, 1)
     T[:, 1] = torch.tensor(x)
     expected = forgetting.expected(bandit, name, 16.0, T)
     assert np.abs(mean - expected.mean).max() < expected.rounding
     weights = forgetting.LAMBDA / forgetting.MEMORIES[name].noise(dense(bandit.history.times)[0], 16.0)
-    plane = plot_plane(bandit, resolution=5)  # all points lie on it, so that only their ages count
+    plane = plot_plane(bandit)  # all points lie on it, so that only their ages count
     _, opacity = points_of(plane.axes[0], PLAYED)
     assert np.allclose(opacity, 0.1 + 0.9 * weights[weights >= 0.02])
 
@@ -165,11 +164,11 @@ def test_with_a_memory_the_surrogate_is_that_of_now_and_ages_fade(name):
 def test_a_plane_has_the_mean_and_the_deviation():
     bandit = told(bkb())
     bandit.mark_pending(data(2, 3, seed=9)[0])
-    figure = plot_plane(bandit, ("x3", 0), at=FIXED, resolution=7, center=-1.0)
-    mean, deviation = (ax.collections[0].get_array().reshape(7, 7) for ax in figure.axes[:2])
-    first, second = np.linspace(0.0, 2.0, 7), np.linspace(0.0, 1.0, 7)
-    T = FIXED.repeat(49, 1)
-    T[:, 2], T[:, 0] = map(torch.tensor, (np.tile(first, 7), np.repeat(second, 7)))  # a row of the map has one x1
+    figure = plot_plane(bandit, ("x3", 0), at=FIXED, center=-1.0)
+    mean, deviation = (ax.collections[0].get_array().reshape(60, 60) for ax in figure.axes[:2])
+    first, second = np.linspace(0.0, 2.0, 60), np.linspace(0.0, 1.0, 60)
+    T = FIXED.repeat(3600, 1)
+    T[:, 2], T[:, 0] = map(torch.tensor, (np.tile(first, 60), np.repeat(second, 60)))  # a row of the map has one x1
     expected = believed(bandit, T)
     assert np.abs(mean.ravel() + 1.0 - expected.mean).max() < expected.rounding
     assert np.abs(deviation.ravel() - np.sqrt(expected.variance)).max() < expected.upper_rounding(1.0)
@@ -192,16 +191,16 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
     visitors = [{"hours": 1.0 + t, "channel": "web" if t % 2 else "app"} for t in range(6)]
     for visitor in visitors:
         shop.tell(shop.ask(context=visitor), 0.5, context=visitor)
-    figure = plot_line(shop, context=visitors[3], resolution=8)
+    figure = plot_line(shop, context=visitors[3])
     x, mean, *_ = curve(figure)
-    assert np.allclose(x, np.linspace(16.0, 72.0, 8))
+    assert np.allclose(x, np.linspace(16.0, 72.0, 200))
     assert figure.axes[0].get_xlabel() == "price"
-    joint = torch.cat([context.encode(visitors[3], dtype=DOUBLE).expand(8, -1), action.encode(
+    joint = torch.cat([context.encode(visitors[3], dtype=DOUBLE).expand(200, -1), action.encode(
         [{"price": float(price)} for price in x], dtype=DOUBLE
     )], dim=-1)  # fmt: skip
     kernel = oracles.rbf(0.5)
     if memory is not None:
-        joint = torch.cat([torch.full((8, 1), 6.0, dtype=DOUBLE), joint], dim=-1)
+        joint = torch.cat([torch.full((200, 1), 6.0, dtype=DOUBLE), joint], dim=-1)
         kernel = oracles.in_time(kernel, 0.2)
     X, y, Z, T = dense(shop.history.X, shop.history.Y, shop.inducing_points, joint)
     expected = oracles.dtc(kernel, X, y, np.full(6, 0.05), Z, T)
@@ -231,22 +230,6 @@ def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     assert x[[0, -1]].tolist() == [float(played[:, 0].min()), float(played[:, 0].max())]
 
 
-def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate():
-    words = {"candidates": data(20, 1)[0], "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 0}
-    bandit = algorithms.build("tv-gp-ucb", **words, forgetting=0.2)
-    for _ in range(12):
-        x = bandit.ask()
-        bandit.tell(x, torch.sin(5.0 * x[:, 0]))
-    figure = plot_line(bandit)
-    _, opacity = points_of(figure.axes[0], PLAYED)
-    ages = 12.0 - dense(bandit.history.times)[0]
-    near = 0.8**ages  # the squared correlation (1 − ε)^age of the forgetting kernel
-    assert np.allclose(opacity, 0.1 + 0.9 * near[near >= 0.02])
-    assert figure.axes[0].get_title(loc="left").startswith("time = 12")
-    x, *_ = curve(plot_line(bandit, "time"))
-    assert x[[0, -1]].tolist() == [0.0, 11.0]
-
-
 def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
     bandit = told(bkb())
     X, first = np.unique(dense(bandit.history.X)[0], axis=0, return_index=True)
@@ -268,36 +251,16 @@ def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
             empty(bkb())
 
 
-def test_texts_are_large_enough_and_legends_hide_nothing():
-    bandit = told(bkb())
-    bandit.mark_pending(data(2, 3, seed=9)[0])
-    for figure in (plot_line(bandit), plot_plane(bandit)):
-        figure.set_dpi(60)
-        figure.draw_without_rendering()
-        (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
-        window = legend.get_window_extent()
-        assert all(not window.overlaps(ax.get_window_extent()) for ax in figure.axes)
-        assert min(window.x0, window.y0, figure.bbox.x1 - window.x1) >= 0.0
-        for ax in figure.axes:
-            texts = [ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels(), *legend.get_texts()]
-            assert all(text.get_size() >= 8.0 for text in texts)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"coordinate": "x33"}, "'x33' is no coordinate; did you mean 'x3'"),
-        ({"at": FIXED[:2]}, "at must"),
+def test_what_does_not_fit_is_named():
+    for words, message in (
+        ({"coordinate": "x33"}, '"x3", got .x33.'),
         ({"at": FIXED, "context": FIXED[:1]}, "Give either at"),
         ({"context": FIXED[:1]}, "have neither contexts"),
-        ({"resolution": 1}, "resolution must be a whole number of at least 2"),
         ({"names": ["a"]}, "names must be 3"),
-        ({"beta": -1.0}, "beta must be"),
-    ],
-)
-def test_what_does_not_fit_is_named(words, message):
-    with pytest.raises(InputError, match=message):
-        plot_line(told(bkb()), **words)
+        ({"bounds": UNIT}, r"bounds must be \(2, 1\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plot_line(told(bkb()), **words)
 
 
 WORDS = {"kernel": rbf(0.4), "regularization": 0.05, "seed": 0, "beta": 1.5}
@@ -337,20 +300,14 @@ def test_the_command_writes_all_figures(tmp_path, make, format):
 
 def test_bad_input_is_named_and_nothing_is_written(tmp_path):
     file = saved(tmp_path / "bandit.kb")
-    (tmp_path / "damaged.kb").write_bytes(file.read_bytes()[:-9])
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"coordinates": ["x1", "x9"]}, "'x9' is no coordinate"),
+    for words, message in (
+        ({"coordinates": ["x1", "x9"]}, "got 'x9'"),
         ({"center": float("nan")}, "center must be a finite number"),
         ({"at": torch.full((2,), torch.nan, dtype=DOUBLE)}, "at must be finite"),
         ({"format": "gif"}, "format must be"),
-    ]
-    for words, message in cases:
+    ):
         with pytest.raises(InputError, match=message):
             plot_saved(file, tmp_path / "none", **words)
-    with pytest.raises(FileError, match="cannot be read"):
-        plot_saved(tmp_path / "missing.kb", tmp_path / "none")
-    with pytest.raises(DamagedFileError):
-        plot_saved(tmp_path / "damaged.kb", tmp_path / "none")
     with pytest.raises(FileError, match="cannot be written"):
         plot_saved(file, file / "folder")
     result = CliRunner().invoke(main, ["look", str(file), "--at", "a,b"])

@@ -1,26 +1,19 @@
 """Over HTTP only named errors come back, strangers do not come in, and nothing waits that need not."""
 
-import json
 import os
-import random
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from calls import LOCAL, call, get, malformed, post
-from served import BANDITS, saved
+from calls import LOCAL, call, get, post
 
 from torch_kbandits import Bandit
-from torch_kbandits.errors import ArmsChangedError, InfeasibleError, InputError, KernelBanditError, NumericalError
-from torch_kbandits.serving import Service, requests, server
+from torch_kbandits.errors import ArmsChangedError, InfeasibleError, InputError, NumericalError
+from torch_kbandits.serving import server
 
 TOKEN = "a token of enough letters"
-ERRORS = {
-    name for name, kind in vars(requests).items() if isinstance(kind, type) and issubclass(kind, KernelBanditError)
-} | {"InputError"}
 
 
 @contextmanager
@@ -63,23 +56,21 @@ def test_a_round_over_http(app, service):
     # Half a pair of surrogates, which JSON may hold.
     assert post(app, "/ask", b'{"key": "\\ud800"}').json == post(app, "/ask", b'{"key": "\\ud800"}').json
     assert post(app, "/ask", b'{"\\ud800": 1}').status == 422
+    service.journal.path.unlink()
+    for answer in (get(app, "/ready"), post(app, "/ask", {}), get(app, "/ready")):
+        assert (answer.status, answer.error) == (503, "RefusedError")
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "error"),
     [
-        *(("POST", "/ask", body, 400, "RefusedError") for body in (
-            b"{", b"\xff", b'{"q": NaN}', b'{"q": 1e999}', b"[" * 100_000, b"[]",
-            b'{"q": ' + b"9" * 5000 + b"}", b'{"key": "' + b" " * 190_000,
-        )),
+        *(("POST", "/ask", body, 400, "RefusedError") for body in (b"{", b"\xff", b'{"q": 1e999}', b"[" * 100_000)),
         ("POST", "/ask", b'{"q": 0}', 422, "InputError"),
         ("POST", "/tell", b'{"ids": [7], "y": 1}', 409, "RefusedError"),
         ("POST", "/recommend", b"{}", 409, "EmptyHistoryError"),
         ("GET", "/ask", b"", 405, "RefusedError"),
-        ("POST", "/pending", b"{}", 405, "RefusedError"),
         ("PUT", "/ask", b"{}", 405, "RefusedError"),
         ("GET", "/nothing", b"", 404, "RefusedError"),
-        ("GET", "/ready/", b"", 404, "RefusedError"),
     ],
     ids=str,
 )  # fmt: skip
@@ -105,8 +96,7 @@ def test_errors_of_the_bandit_keep_their_names_and_what_is_unexpected_keeps_its_
         answer = post(app, "/ask", {})
     assert answer.status == status
     if status == 500:
-        assert answer.error == "InternalError"
-        assert b"because" not in answer.body
+        assert (answer.error, b"because" in answer.body) == ("InternalError", False)
         assert "ZeroDivisionError: because" in caplog.text
     else:
         assert answer.json == {"error": {"type": error.__name__, "message": "because"}}
@@ -161,12 +151,6 @@ def test_addresses_and_tokens_are_checked():
             server._check_address("localhost", port, None)
 
 
-def test_where_nothing_is_saved_nothing_is_ready(app, service):
-    service.journal.path.unlink()
-    for answer in (get(app, "/ready"), post(app, "/ask", {}), get(app, "/pending"), get(app, "/ready")):
-        assert (answer.status, answer.error) == (503, "RefusedError")
-
-
 def test_while_the_bandit_computes_it_is_ready_and_an_answer_waits_for_the_disk_and_the_bandit_does_not(
     app, service, monkeypatch
 ):
@@ -194,30 +178,3 @@ def test_while_the_bandit_computes_it_is_ready_and_an_answer_waits_for_the_disk_
         assert sorted(each.result().json["ids"][0] for each in asked) == [0, 1, 2]
         assert pending.result().json["ids"] == [0, 1, 2]
     assert 1 <= service.journal.num_syncs <= 3  # one, where all were written before the first began
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", ["bkb", "contexts", "space", "dated"])
-def test_wrong_requests_get_named_errors(name, tmp_path, request):
-    """Each gets a named error, or what it asks for if it happens to be right."""
-    number = 60 if request.config.option.markexpr == "not slow" else 2500  # 10,000 in all
-    service, random_, counts = Service.open(saved(BANDITS[name], tmp_path)), random.Random(len(name)), Counter()
-    if name != "contexts":  # there is something to tell wrong rewards of
-        service.answer("ask", {"q": 3})
-    with listening(service) as app:
-        for each in range(number):
-            request, size = malformed(random_), service.journal.size
-            answer = call(app, *request)
-            if answer.status != 200:
-                assert request[0] == "HEAD" or answer.error in ERRORS, (each, request, answer)
-                assert answer.status in (400, 401, 404, 405, 409, 411, 413, 415, 422), (each, request, answer)
-                assert len(answer.body) < 3000
-                assert b"Traceback" not in answer.body
-                assert service.journal.size == size, (each, request)
-            else:
-                json.loads(answer.body)
-            counts[answer.status] += 1
-    assert service.failure is None
-    assert counts[200] < number / 4
-    assert {400, 404, 405, 415, 422} <= counts.keys()
-    service.close()

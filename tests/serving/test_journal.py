@@ -1,8 +1,5 @@
 """A journal gives back what was committed, whatever is cut off, and names every other damage."""
 
-import os
-import threading
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -70,31 +67,3 @@ def test_a_flip_of_any_bit_and_lines_that_are_lost_twice_there_or_exchanged_are_
             parsed(wrong, "journal")
     with pytest.raises(FileError):
         Journal(tmp_path / "none").open()
-
-
-def test_what_is_appended_while_the_disk_is_waited_for_goes_to_it_in_one(tmp_path, monkeypatch):
-    """Each commit returns after a wait for the disk that began after its record was written."""
-    journal, began = started(tmp_path / "journal", {}), []
-    entered, leave = threading.Event(), threading.Event()
-
-    def slow(file):
-        began.append(os.fstat(file).st_size)
-        entered.set()
-        assert leave.wait(10.0)
-
-    monkeypatch.setattr(os, "fsync", slow)
-    clients, sizes = [], []
-    for number in range(8):
-        journal.append({"client": number})
-        sizes.append(journal.size)
-        clients.append(threading.Thread(target=journal.commit, args=(journal.position,)))
-        clients[-1].start()
-        assert entered.wait(10.0)
-    leave.set()
-    for client in clients:
-        client.join()
-    assert began == [sizes[0], sizes[-1]]
-    assert (journal.num_syncs, journal.position) == (2, 8)
-    assert journal.sync_seconds > 0.0
-    journal.close()
-    assert len(Journal(tmp_path / "journal").open()) == 9

@@ -212,8 +212,7 @@ REFUSED = {
     "ask": [
         ({"q": 0}, "q must be"), ({"q": 1001}, "at most 1,000"), ({"q": True}, "q must be"),
         ({"n": 1}, "a field must be"),
-        ({"key": ""}, "key must be"), ({"key": "k" * 201}, "key must be"), ({"context": [0.5]}, "neither contexts"),
-        ({"time": 3}, "no memory"), ({"time": "yesterday"}, "ISO 8601"),
+        ({"key": "k" * 201}, "key must be"), ({"context": [0.5]}, "neither contexts"), ({"time": "today"}, "ISO 8601"),
     ],
     "tell": [
         ({"ids": [0]}, "y is missing"), ({"ids": [0, 0], "y": [1, 2]}, "different whole numbers"),
@@ -221,8 +220,6 @@ REFUSED = {
         ({"ids": [0], "actions": [[0.5, 0.5]], "y": 1}, "Give ids, or actions"), ({"ids": [0], "y": []}, "y must have"),
         ({"ids": [0], "y": [1, 2]}, "a reward for each"), ({"ids": [0], "y": 10**400}, "a float holds"),
         ({"actions": [[0.5]], "y": 1}, "2 columns"), ({"actions": [[0.5, 0.5], [0.5]], "y": [1, 1]}, "real numbers"),
-        ({"actions": [0.5, 0.5], "y": 1}, "a row for each"), ({"actions": [[10**400, 0.5]], "y": 1}, "a float holds"),
-        ({"ids": [0], "y": 1, "outcomes": {"temperature": 71.3}}, "rewards alone|outcome"),
         ({"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"), ({"ids": [0], "y": ARMS}, "what JSON holds"),
         ({"ids": [0], "y": 1, "outcomes": {"heat": math.nan}}, "what JSON holds"),
         ({"ids": [0], "failed": 1}, "failed must be"),
@@ -439,36 +436,23 @@ def a_journal(*payloads):
 
 ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "ids": [0]}
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
-CRAFTED = {
-    "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "null": b"null", "digits": b"9" * 5000,
-    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "posterior"},
-    "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []}, "NaN": ASK | {"points": [[None]]},
-    "huge": ASK | {"points": [[10**400, 0]]}, "stages": ASK | {"stages": [[1e308, 1e308]]}, "ids": ASK | {"ids": [7]},
-    "key": ASK | {"key": [1]}, "time": ASK | {"time": {}}, "no request": {"op": "tell", "key": None},
-    "a text": TELL | {"request": "y"}, "a field": TELL | {"request": {"z": 1}}, "no key": {"op": "tell", "request": {}},
-    "nested": TELL | {"request": {"y": [[[[1]]]], "ids": [0]}}, "unknown": TELL | {"request": {"y": 1, "ids": [9]}},
-}  # fmt: skip
-BOOKS = {
-    "none": None, "numbers": [3], "a key": [[[1], "b", {}]],
-    "four": [["a", "b", {}, 1]], "ids": [["a", "b", {"ids": 3}]],
-    "no answer": [["a", "b", 3]],
-}  # fmt: skip
+CRAFTED = (
+    "{", "[" * 100_000, "[]", "9" * 5000, {}, {"op": "_round", "request": {}}, ASK | {"points": []}, ASK | {"ids": [7]},
+    ASK | {"points": [[10**400, 0]]}, ASK | {"key": [1]}, TELL | {"request": "y"}, {"op": "begin", "answers": None},
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("what", [*CRAFTED, *(f"answers: {name}" for name in BOOKS)])
-def test_a_journal_that_nobody_wrote_is_named(what, tmp_path):
+@pytest.mark.parametrize("record", CRAFTED, ids=range(len(CRAFTED)))
+def test_a_journal_that_nobody_wrote_is_named(record, tmp_path):
     served = Service.open(saved(bkb, tmp_path))
-    begin = parsed(served.journal.path.read_bytes(), "journal")[0][0]
+    begin = json.dumps(parsed(served.journal.path.read_bytes(), "journal")[0][0]).encode()
     served.close()
-    if what in CRAFTED:
-        record = CRAFTED[what]
-        payloads = [json.dumps(begin).encode(), record if isinstance(record, bytes) else json.dumps(record).encode()]
-    else:
-        payloads = [json.dumps(begin | {"answers": BOOKS[what.partition(": ")[2]]}).encode()]
-    served.journal.path.write_bytes(a_journal(*payloads))
-    with pytest.raises(DamagedFileError, match="record"):
+    served.journal.path.write_bytes(
+        a_journal(begin, (record if isinstance(record, str) else json.dumps(record)).encode())
+    )
+    with pytest.raises(DamagedFileError, match="record 2"):
         Service.open(served.path)
-    served.journal.path.write_bytes(a_journal(json.dumps(begin).encode(), json.dumps(TELL).encode()))
+    served.journal.path.write_bytes(a_journal(begin, json.dumps(TELL).encode()))
     assert Service.open(served.path).bandit.num_observations == 1
 
 

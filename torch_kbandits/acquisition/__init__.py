@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from torch_kbandits.acquisition.analytic import (
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.improvement import ExpectedImprovementRule, ProbabilityOfImprovementRule
-from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
 from torch_kbandits.acquisition.pending import CombinedFunction
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,

@@ -10,14 +10,9 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
-#: Steps of a quasi-Newton search before coordinates without a gradient have their turn.
-_STEPS = 30
-
-#: Turns, and exchanges of a turn; most searches end before.
-_TURNS, _EXCHANGES = 4, 8
-
-#: The way of a point that climbed to where nothing may be played is halved so often.
-_HALVINGS = 20
+#: Turns, quasi-Newton steps and exchanges of a turn, and how often the way of a point that climbed to where nothing may
+#: be played is halved; most searches end before.
+_TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
@@ -36,18 +31,14 @@ class Rescaled(AcquisitionFunction):
     """
 
     def __init__(
-        self,
-        function: AcquisitionFunction,
-        offset: Tensor,
-        unit: Tensor,
-        points: Callable[[Tensor], Tensor] | None = None,
+        self, function: AcquisitionFunction, offset: Tensor, unit: Tensor, points: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__(model=function.model)
         self.function, self._offset, self._unit, self._points = function, offset, unit, points
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, q, d), (b,)."""
-        return (self.function(X if self._points is None else self._points(X)) - self._offset) / self._unit
+        return (self.function(self._points(X)) - self._offset) / self._unit
 
 
 def climb(
@@ -63,18 +54,12 @@ def climb(
     In turns the continuous coordinates of all points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
     exchanged for its best neighbour while that scores higher. A search ends where neither does, or after four turns.
 
+    The function is of single points, (b, 1, d) to (b,). Of a point (1, d) ``neighbours`` are those (k, d) that may take
+    its place, and ``allows`` says of points (n, d) whether they may be played, (n,): one that climbed beyond goes back
+    to where its way leaves what may be played.
+
     Source: BoTorch's ``optimize_acqf_mixed_alternating``. Differs: a choice may be encoded in several columns, which
-    are exchanged all at once.
-
-    Args:
-        function: of single points, (b, 1, d) to (b,).
-        starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
-        continuous: the coordinates that may take any value; they climb where the function has a gradient.
-        neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
-        allows: says of points (n, d) whether they may be played, (n,), as the starts may; one that climbed to where it
-            may not goes back to where its way leaves what may be played. None where all may.
-
-    Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
+    are exchanged all at once. Cost: a hundred evaluations at n points, and ten at all their neighbours.
     """
     points, scores = starts, _scores(function, starts)
     columns = sorted(continuous)

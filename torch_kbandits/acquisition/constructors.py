@@ -6,7 +6,7 @@ from typing import Any
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.analytic import KernelUCB
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -129,19 +129,14 @@ class Domain:
         """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
         if not columns:
             return self
-        read, context = self.blocks, self.context
-        return replace(
-            self,
-            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
-            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
-            context=None if context is None else context[columns:].to(dtype),
-        )
+        read, own = self.blocks, {"arms": self.arms, "context": self.context}
+        parts: dict[str, Any] = {name: part[..., columns:].to(dtype) for name, part in own.items() if part is not None}
+        if read is not None:
+            parts["blocks"] = lambda: (block[:, columns:].to(dtype) for block in read())
+        return replace(self, **parts)
 
     def initial_points(self, seed: int) -> list[Tensor]:
-        """Return playable points (k, d) of the cube that a search evaluates first: spread, and near the first start.
-
-        Each of them is once in its part.
-        """
+        """Return playable points (k, d) of the cube that a search evaluates first: spread, and near the first start."""
         cube, generator = cast(Cube, self.cube), torch.Generator().manual_seed(seed)
         spread, near = (-(-size * _COLUMNS // max(_COLUMNS, cube.dimension)) for size in (_SPREAD, _NEAR))
         parts = [cube.sample(spread, generator)]

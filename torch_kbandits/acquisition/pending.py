@@ -31,10 +31,6 @@ class PendingPoints(AcquisitionFunction):
 
     They follow the function to another dtype or device, and are no part of its ``state_dict``. What the function is
     made of is made again once the model was told, fitted, moved or replaced.
-
-    Args:
-        model: without anything pending; with several outputs the transform must make one of them.
-        posterior_transform: as in BoTorch.
     """
 
     def __init__(self, model: Model, posterior_transform: PosteriorTransform | None = None) -> None:
@@ -69,11 +65,7 @@ class PendingPoints(AcquisitionFunction):
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d); None or no rows: there are none.
-
-        Raises:
-            InputError: if they do not fit the model, or are not finite.
-        """
+        """Set the points asked for but not yet told, (k, d); an ``InputError`` if they do not fit the model."""
         self.X_pending = X_pending
 
     @abstractmethod
@@ -87,7 +79,7 @@ class PendingPoints(AcquisitionFunction):
         """
         made, before = self._made
         now = [*parts, *_posteriors(self.model)]
-        if len(before) != len(now) or any(one is not other for one, other in zip(before, now, strict=True)):
+        if [*map(id, before)] != [*map(id, now)]:
             with torch.no_grad():
                 made = self._make()
             self._made = made, [*parts, *_posteriors(self.model)]
@@ -95,7 +87,7 @@ class PendingPoints(AcquisitionFunction):
 
 
 class CombinedFunction(AcquisitionFunction):
-    """An acquisition function made of others, to which points pending are handed on.
+    """An acquisition function made of others, at least one, to which points pending are handed on.
 
     Args:
         functions: at least one; ``model`` and ``X_pending`` are those of the first.
@@ -143,7 +135,7 @@ class CombinedFunction(AcquisitionFunction):
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
+        """Set the points asked for but not yet told, (k, d), of all the functions."""
         self.X_pending = X_pending
 
 
@@ -163,12 +155,7 @@ def inputs_of(model: Model) -> dict[str, Any]:
 def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
 
-    Gradients reach through all points.
-
-    Raises:
-        UnsupportedError: if the posterior is not one Gaussian with a value for each point.
-
-    Cost: that of three joint posteriors, and O(q³) for one output.
+    Gradients reach through all points. Cost: that of three joint posteriors, and O(q³) for one output.
     """
     posterior = model.posterior(X)
     if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:

@@ -3,7 +3,6 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Never, Protocol, Self, cast
 
@@ -43,10 +42,7 @@ class ArmPosterior(Protocol):
 
     @property
     def incumbent(self) -> Tensor:
-        """What is to be improved on, 0-dim: the largest posterior mean of a point played or pending, 0 before any.
-
-        With contexts, the largest posterior mean of the arms in this one.
-        """
+        """What is to be improved on, 0-dim: the largest mean of a point played or pending, or of arms in a context."""
         ...
 
     def deviation(self, seed: int) -> Tensor:
@@ -55,20 +51,22 @@ class ArmPosterior(Protocol):
 
 
 class SomeOf:
-    """Some rows (k,) of a posterior over arms, as ``ArmPosterior``, with another incumbent if one is given."""
+    """Some rows (k,) of an ``ArmPosterior`` times a factor as one, with another incumbent if one is given."""
 
-    def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
-        self.mean, self.variance = posterior.mean[rows], posterior.variance[rows]
-        self._posterior, self._rows, self._incumbent = posterior, rows, incumbent
+    def __init__(
+        self, posterior: ArmPosterior, rows: Tensor | slice, incumbent: Tensor | None = None, factor: Any = 1.0
+    ) -> None:
+        self.mean, self.variance = factor * posterior.mean[rows], factor * factor * posterior.variance[rows]
+        self._posterior, self._rows, self._incumbent, self._factor = posterior, rows, incumbent, factor
 
     @property
     def incumbent(self) -> Tensor:
         """What is to be improved on, 0-dim."""
-        return self._posterior.incumbent if self._incumbent is None else self._incumbent
+        return self._factor * self._posterior.incumbent if self._incumbent is None else self._incumbent
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean at the rows, (k,)."""
-        return self._posterior.deviation(seed)[self._rows]
+        return self._factor * self._posterior.deviation(seed)[self._rows]
 
 
 class AcquisitionRule(ABC):
@@ -77,24 +75,15 @@ class AcquisitionRule(ABC):
     Draws are addressed by the seed that a rule is handed, so equal calls give equal choices.
     """
 
-    #: Whether a confidence width enters.
-    uses_width: ClassVar[bool] = False
-
-    #: Whether rewards guide the rule; before any, a bandit on a box plays a Sobol sequence instead.
-    needs_observations: ClassVar[bool] = True
-
-    #: In how many stages, each with a posterior of its own, the rule chooses; 0 where there is one posterior.
-    num_stages: int = 0
+    uses_width: ClassVar[bool] = False  #: Whether a confidence width enters.
+    needs_observations: ClassVar[bool] = True  #: Whether rewards guide it; before any a box is played by a Sobol set.
+    num_stages: int = 0  #: In how many stages, each with a posterior of its own, it chooses; 0 where there is one.
+    draws_functions: ClassVar[bool] = False  #: Whether it draws functions: waves where arms are not in memory.
+    needs_incumbent: ClassVar[bool] = False  #: Whether it improves on an incumbent, and is to be ``scaled_to`` before.
 
     #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone, so
     #: that arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
-
-    #: Whether the rule draws functions, which on arms that are not in memory takes waves.
-    draws_functions: ClassVar[bool] = False
-
-    #: Whether the rule looks for what is better than an incumbent; then it is called once it is ``scaled_to``.
-    needs_incumbent: ClassVar[bool] = False
 
     def scaled_to(self, surrogate: Any) -> Self:
         """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
@@ -110,19 +99,8 @@ class AcquisitionRule(ABC):
     ) -> AcquisitionFunction:
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
-    def climbed(
-        self,
-        model: Model,
-        beta: Tensor,
-        X_pending: Tensor | None,
-        domain: Domain,
-        seed: int,
-        points: Callable[[Tensor], Tensor] | None = None,
-    ) -> Rescaled:
-        """Return what a search climbs in the place of ``function``: of order 1 in whatever units.
-
-        That is the function less its value at a start, in prior deviations if it is in units of rewards.
-        """
+    def climbed(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Rescaled:
+        """Return what a search climbs: ``function`` less its value at a start, in prior deviations if it has a unit."""
         function = self.function(model, beta, X_pending, domain, seed)
         unit = offset = torch.ones((), dtype=torch.float64)
         if isinstance(self, OptimisticRule) and isinstance(model, FactoredGP):
@@ -131,14 +109,13 @@ class AcquisitionRule(ABC):
         start = domain.starts if domain.incumbent is None else domain.incumbent
         with torch.no_grad():
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
-        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, points)
+        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, lambda X: X)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
         It is sought in shares of the box, so that no unit of a column matters. The value found is at least that at
-        ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement. A function on a discretisation is
-        maximised there.
+        ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement.
         """
         before = 0 if domain.context is None else len(domain.context)
         lower, upper = box = cast(Tensor, domain.bounds)[:, before:]
@@ -148,9 +125,11 @@ class AcquisitionRule(ABC):
             if self.draws_functions:
                 drawn = self.function(model, beta, X_pending, domain, seed)
                 return cast(DiscretizedThompsonSampling, drawn).maximizers(1)
+            climbed = self.climbed(model, beta, X_pending, domain, seed)
+            zero, one = torch.zeros_like(lower), torch.ones_like(upper)
             ends, found = optimize_acqf(
-                self.climbed(model, beta, X_pending, domain, seed, lambda X: domain.joint(lower + X * (upper - lower))),
-                torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
+                Rescaled(climbed, zero[0], one[0], lambda X: domain.joint(lower + X * (upper - lower))),
+                torch.stack([zero, one]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
@@ -166,21 +145,17 @@ class AcquisitionRule(ABC):
 class OptimisticRule(AcquisitionRule):
     """Scores a candidate by a value that the function may have there, so that several functions can be weighed.
 
-    What ``function`` returns is in units of rewards, where others are logarithms, and has an attribute ``maximize``,
-    False where little is sought.
+    What ``function`` returns has the units of rewards, and an attribute ``maximize``, False where little is sought.
     """
 
 
 @dataclass(frozen=True)
 class ThompsonRule(OptimisticRule):
-    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t.
+    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t of a size.
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
-
-    Args:
-        discretization_size: number of points of D_t on a box.
     """
 
     discretization_size: int = 1024
@@ -240,15 +215,10 @@ class RandomRule(AcquisitionRule):
 
 @dataclass(frozen=True)
 class SobolRule(RandomRule):
-    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
+    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence."""
 
-    Args:
-        number: how many points came before.
-        order: addresses the order.
-    """
-
-    number: int
-    order: int
+    number: int  #: How many points came before.
+    order: int  #: Addresses the order.
 
     def __post_init__(self) -> None:
         checks.keep(self, number=checks.non_negative_integer, order=checks.whole_number)
@@ -302,17 +272,13 @@ class StagedRule(AcquisitionRule):
     - else if all are at most 2⁻ˢ, keep the actions with u >= max u − 2¹⁻ˢ and go on to stage s + 1;
     - else play the action of the largest width, and stage s learns the reward.
 
-    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows. The regret
-    bound is for exact posteriors of rewards that all count and are learned at once.
+    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
 
     Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
     may be played, it is the widest; there are no stages that cannot be reached.
-
-    Args:
-        horizon: T, the planned number of rounds.
     """
 
-    horizon: int
+    horizon: int  #: T, the planned number of rounds.
 
     uses_width = True
 

@@ -31,14 +31,12 @@ _BLOCK, _DISTANCES = 2048, 2**23
 class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
-    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    kept while model and set stay as they are. The points of a batch, and points chosen after pending ones, have a draw
-    each. Equal points have equal values.
+    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. The
+    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without transforms of outcomes, a prior draw (random Fourier features, or low rank plus independent
-    residuals where the kernel has none) is corrected by the posterior. Mean and covariance over draws are the
-    posterior's, but that with low rank close points may be less correlated.
+    residuals where the kernel has none, which correlate close points less) is corrected by the posterior.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
 
@@ -53,9 +51,8 @@ class DiscretizedThompsonSampling(PendingPoints):
         maximize: False where small outcomes are sought: the values are those of the draws with the other sign.
 
     Raises:
-        InputError: if an argument does not fit.
-        UnsupportedError: if the model has several outputs without a transform, its posterior is not one Gaussian, or it
-            cannot be drawn from at more than 2,000 points. When evaluated: if a gradient is asked for.
+        UnsupportedError: if the posterior is not one Gaussian of one output, or cannot be drawn from at more than 2,000
+            points. When evaluated: if a gradient is asked for.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
     """
@@ -178,8 +175,7 @@ def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
 def _root(covariance: Tensor) -> Tensor:
     """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
 
-    So draws on a box amplify rounding, where those at the actions of a round do not. A covariance of which nothing but
-    rounding is left has its symmetric root.
+    A covariance of which nothing but rounding is left has its symmetric root.
     """
     try:
         return jittered_cholesky(covariance)

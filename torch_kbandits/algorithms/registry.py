@@ -57,5 +57,5 @@ def _find(name: str | Callable[..., Any]) -> Callable[..., Any]:
         near = checks.nearest_name(name, names())
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names())}."
         raise InputError(f"There is no algorithm {name!r}: {hint}")
-    classes = {kind.lower(): kind for kind in algorithms.__all__} | {"random": "RandomSearch"}
+    classes = {kind.lower(): kind for kind in dir(algorithms) if not kind.islower()} | {"random": "RandomSearch"}
     return getattr(algorithms, classes[name.replace("-", "")])

@@ -13,7 +13,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice, PosteriorOf
 from torch_kbandits.bandit.config import Advice
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
-from torch_kbandits.dictionaries import sample_k_dpp
+from torch_kbandits.dictionaries import KDPP, PlayedPoints
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Growth, QuadraticGrowth, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
@@ -46,7 +46,7 @@ class SparQGPUCB(Bandit):
         max_questions: how many points the expert may be asked about in all; None for any number.
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
-        num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
+        num_swaps: steps of the k-DPP's chain; None for that of ``KDPP``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.
@@ -117,7 +117,7 @@ class Questions(Advice):
     Args:
         expert: who answers.
         number: how many questions in round t = 1, 2, …, a function of it, or a factor of ln t.
-        num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
+        num_swaps: steps of the k-DPP's chain; None for that of ``KDPP``.
         max_questions: what the expert may be asked in all, by which bandits are told apart.
     """
 
@@ -133,5 +133,6 @@ class Questions(Advice):
         wanted = self.expert.allowed(checks.non_negative_integer(f"questions({t})", number) if len(X) else 0)
         if wanted == 0:
             return Answers.none(X)
-        rows = sample_k_dpp(X, kernel, wanted, self.num_swaps, generator_for(seed, round, "questions"))
-        return self.expert.answers(X[rows], int(clock.now) if clock.kind == "rounds" else clock.now)
+        played = PlayedPoints(X, kernel, X.new_zeros(()), X.new_ones(len(X)))
+        chosen = KDPP(wanted, self.num_swaps).select(played, generator_for(seed, round, "questions"))
+        return self.expert.answers(chosen.points, int(clock.now) if clock.kind == "rounds" else clock.now)

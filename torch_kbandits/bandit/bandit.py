@@ -257,15 +257,24 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        self._tell(self._state, x, y, context, time, ids, outcomes, failed)
+        start, state = perf_counter(), without_expired(self._config, self._state)
+        if ids is None:
+            X, rows = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
+        else:
+            rows = self._rows(state, ids, x, context)
+            X = state.ledger.pending.points[rows]
+        self._learn(state, X, rows, start, y, outcomes, failed, time)
 
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
 
+        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
+        not looked for and checked again, which is a part of a round where rounds are short.
+
         Args:
-            pull: given what ``ask`` returns, returns its reward; or by name the words of ``tell`` but for x,
+            pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing.
             rounds: how many.
@@ -293,7 +302,7 @@ class Bandit(BanditReports):
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
             said = _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}
             self._cached_fantasy = state, ahead
-            self._tell(state, ids=state.ledger.pending.ids[-1:], **said)
+            self._learn(state, X, [len(state.ledger.pending.ids) - 1], perf_counter(), **said)
             played.append(X)
         return self.candidates.actions(torch.cat(played))
 
@@ -393,8 +402,8 @@ class Bandit(BanditReports):
         rewards were told, if they are the numbers of the rounds, are taken for rounds. Without them, as in a log, each
         reward is told as if it had come when its point was played, or when one before it was that was played later.
 
-        Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
-        something: when to restart, when a batch was complete, which memory was in force.
+        Cost: that of telling it. Of a prior that is learned all fits are made; the posterior is computed after the last
+        one, unless those before decided something: when to restart, when a batch was complete, which memory counted.
 
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
@@ -442,29 +451,22 @@ class Bandit(BanditReports):
         expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
         return state.ledger.pending_rows(ids, expires)
 
-    def _tell(
+    def _learn(
         self,
         state: State,
-        x: Any = None,
+        X: Tensor,
+        rows: Sequence[int],
+        start: float,
         y: Any = None,
-        context: Any = None,
-        time: Any = None,
-        ids: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
+        time: Any = None,
     ) -> None:
-        """Take over what is known after a round that is told in a state; see ``tell``."""
-        start, config = perf_counter(), self._config
-        state = without_expired(config, state)
-        asked = state.ledger.pending
-        if ids is None:
-            X, rows = asked.found(self.candidates.points(x, context, 0.0), config.own_columns)
-        else:
-            rows = self._rows(state, ids, x, context)
-            X = asked.points[rows]
+        """Take over what is known once points (q, d) are told, rows of what is pending or -1; it began in seconds."""
+        config, asked = self._config, state.ledger.pending
         told, is_over = round_of(config, state, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
-        if is_over and ids is None and not self._warned_of_stale_points:
+        if is_over and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=5)
         # What learns shares buffers with the fantasized, and writes to them.
         ahead, self._cached_fantasy = self._known_ahead(state), None

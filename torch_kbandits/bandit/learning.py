@@ -12,7 +12,7 @@ from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
 from torch_kbandits.bandit.config import BanditConfig, beside
 from torch_kbandits.bandit.failures import failures_after
-from torch_kbandits.bandit.relearning import due_fit, relearned, with_chosen_memory, with_memory, with_prior
+from torch_kbandits.bandit.relearning import relearned, with_chosen_memory, with_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
@@ -228,7 +228,7 @@ def _noted(state: State, told: History, held: tuple[History, ...], pending: Pend
 
 
 def replayed(config: BanditConfig, state: State, history: History) -> State:
-    """Return what is known after a recorded history. Of fits of a prior that leave no trace only the last is made.
+    """Return what is known after a recorded history. Of a prior that is learned all fits are made, in order.
 
     Raises:
         InputError: if it does not fit.
@@ -261,20 +261,18 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
 def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | None]) -> State:
     """Return what is known of rewards after rounds, of which some may have told none; see ``replayed``."""
     done = 0
-    if _only_the_last_fit_counts(config):
+    if _decides_nothing(config):
         noted = start = state
         for number, told in enumerate(rounds, 1):
             if told is None:
                 noted = replace(noted, round=noted.round + 1)
                 continue
             pending = noted.ledger.pending.without(told.X, config.own_columns)
-            noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
-            if (due := due_fit(config, noted)) is not None:
+            noted = with_prior(config, _noted(noted, _as_told(noted, told), (), pending, told.clock))
+            if noted.last_fit is not start.last_fit or noted.spec is not start.spec:
                 done, start = number, noted
-                noted = replace(noted, last_fit=due[1])
         if done:
-            start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
-            state = relearned(config, start)
+            state = relearned(config, replace(start, predictions=Predictions.none(start.round)))
     for told in rounds[done:]:
         if told is None:
             state = replace(state, round=state.round + 1)
@@ -284,8 +282,8 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
     return state
 
 
-def _only_the_last_fit_counts(config: BanditConfig) -> bool:
-    """Say whether a prior that was fitted leaves no trace once it is fitted again: nothing was decided under it.
+def _decides_nothing(config: BanditConfig) -> bool:
+    """Say whether of posteriors under a prior that is fitted again nothing stays: nothing was decided by them.
 
     A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
     under noise that grows λ decides which observations count.

@@ -95,14 +95,13 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     counting, last = due
     learning, ledger, spec = cast(LearnedPrior, config.learning), state.ledger, state.spec
     history, now = ledger.in_one_part.told[0], state.clock.now
-    # From the same start each time, so that a fit does not depend on those before.
     memory = config.memory if learning.learn_memory else spec.memory
     steady = memory is None and config.trigger is None
     since = history.rows(slice(ledger.num_forgotten, None if steady else ledger.num_forgotten)).rewarded
     first = [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
     timed = memory is not None and memory.needs_time_column
     X = counting.X if timed else counting.X[:, config.hidden_columns :]
-    prior, memory, diagnostics = learning.fitted(
+    prior, memory, diagnostics, end = learning.fitted(
         TrainingData(X, counting.Y, counting.times, now, config.names),
         config.spans(history.X),
         first=history.Y.new_tensor(first),
@@ -110,11 +109,12 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
         memory=memory,
         groups=config.groups,
         seed=seed_for(config.seed, ledger.num_learned, "fit"),
+        start=state.last_fit.end if state.last_fit.number > ledger.num_forgotten else (),
         units_only=not (last.number or early),
     )
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     fitted, summaries, compared = with_chosen_memory(config, config.spec_of(prior, memory), history)
-    after = replace(state, spec=fitted, last_fit=last, summaries=summaries, compared=compared)
+    after = replace(state, spec=fitted, last_fit=last._replace(end=end), summaries=summaries, compared=compared)
     return replace(after, diagnostics=diagnostics if len(counting.X) >= _ENOUGH else ())
 
 
@@ -148,7 +148,7 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Surrogate, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of the counting observations under a spec, going on from one compared, and those to be compared next."""
+    """Return the posterior of the observations that count under a spec, and those to be compared next."""
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
     new = told if known is None else told.rows(slice(len(known.told.X), None))

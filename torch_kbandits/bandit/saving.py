@@ -344,7 +344,7 @@ def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec,
     kernel.load_state_dict({name: value.double() for name, value in saved["kernel"].items()})
     prior = Prior(kernel, saved["regularization"], saved["mean"] if given is None else given, saved["floor"])
     memory = config.memory if saved["memory"] is None else rebuild("memory", saved["memory"])
-    return config.spec_of(prior, memory), LastFit(saved["number"], saved["counted"])
+    return config.spec_of(prior, memory), LastFit(saved["number"], saved["counted"], tuple(saved["end"]))
 
 
 def _dictionary(part: Mapping[str, Any]) -> Selection | None:

@@ -6,14 +6,5 @@ from torch_kbandits.candidates.box import Box, UnitCube
 from torch_kbandits.candidates.contextual import Configurations, ContextualActions
 from torch_kbandits.candidates.timed import Timed
 
-__all__ = [
-    "ArmSource",
-    "Arms",
-    "Box",
-    "Candidates",
-    "Configurations",
-    "ContextualActions",
-    "LastingCandidates",
-    "Timed",
-    "UnitCube",
-]
+__all__ = ["ArmSource", "Arms", "Box", "Candidates", "Configurations", "ContextualActions", "LastingCandidates"]
+__all__ += ["Timed", "UnitCube"]

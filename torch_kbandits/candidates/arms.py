@@ -92,10 +92,8 @@ class ArmSource:
         dtype: to which numbers are converted; None for theirs, which must be float64 or float32.
 
     Attributes:
-        tensor: all arms (A, d) if they are in memory, else None.
-        file: where they are otherwise.
+        tensor, file: all arms (A, d) if they are in memory, else None; and where they are otherwise.
         given: what makes the same arms again, with their dtype: they, or where they are.
-        dimension, dtype, device: of all blocks, d columns in double or single precision.
         ranges: the least and the largest value of each column, (2, d), in double precision.
     """
 

@@ -14,10 +14,9 @@ from torch_kbandits.numerics.device import to_device, to_host
 
 
 class Candidates(ABC):
-    """What may be played. A value: the posterior is another object.
+    """What may be played. Points are what the kernel sees: (time, context, action), as far as they have each.
 
-    Points are what the kernel sees. Where a round brings a context they are (context, action), and what is asked for
-    and told is the action. Where points know when they are played, the time comes before both.
+    What is asked for and told is the action.
     """
 
     #: Whether a round brings a context, actions of its own or a time; whether points know that; whether the same may be
@@ -28,8 +27,8 @@ class Candidates(ABC):
     #: by part, or in no process as a whole.
     is_finite, is_stored, is_split = True, False, False
 
-    #: Of each column of points without the time the number of its parameter, (d,), where one takes several, else None;
-    #: and the names of these columns, (d,), an empty one where it is not known, None where none is.
+    #: Of each column of points without the time the number of its parameter, (d,), where one takes several, and its
+    #: name, an empty one where it is not known; None where all are.
     groups: Sequence[int] | None = None
     names: Sequence[str] | None = None
 
@@ -46,10 +45,7 @@ class Candidates(ABC):
 
     @abstractmethod
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
-        """Return what may be played in a round, given its context, its actions, and the time for points that know it.
-
-        The context, or the actions, are None where there is none or they stay.
-        """
+        """Return what may be played in a round, given its context and actions, if it brings them, and the time."""
 
     @abstractmethod
     def points(self, x: Any, context: Any, now: float) -> Tensor:

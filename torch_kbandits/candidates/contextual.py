@@ -23,8 +23,7 @@ from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 class ContextualActions(Candidates):
     """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
 
-    The actions are a finite set that stays, a finite set that each ``ask`` brings, or a box. Give one of ``actions``,
-    ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
+    Give one of ``actions``, ``bounds`` and, for sets that each ``ask`` brings, ``action_dim`` (or ``action_columns``).
 
     Args:
         actions: the set that stays, (A, a), A >= 1, as a tensor, a list, an array or a data frame; rows that
@@ -61,32 +60,21 @@ class ContextualActions(Candidates):
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         self._dtype = checks.precision("dtype", dtype)
         self.context_columns, self.action_columns = context_columns, action_columns
-        self.source: ArmSource | None = None
-        self.set: Tensor | None = None
-        if isinstance(actions, (np.memmap, Arms, ArmSource)):
-            self.source = actions.source if isinstance(actions, Arms) else Arms(actions).source
-            actions = self.source.block(0, len(self.source))
-        known = bounds = None if bounds is None else checks.bounds(bounds).detach()
-        if actions is not None and (action_columns is None or isinstance(actions, Tensor)):
-            known = actions = checks.points("actions", actions)
-        if known is not None:
+        self.source = None if actions is None else self._source(actions)
+        self.set = None if self.source is None else self.source.block(0, len(self.source)).cpu()
+        box = None if bounds is None else checks.bounds(bounds).detach()
+        self.bounds = None if box is None else box.cpu().clone()
+        if (known := box if self.source is None else self.source) is not None:
             self._dtype, self.device = known.dtype, known.device
-        said: dict[str, Any] = {"actions": None, "bounds": None}
-        said["actions" if bounds is None else "bounds"] = None if known is None else known.shape[-1]
+        said = {"actions": self.source and self.source.dimension, "bounds": None if box is None else box.shape[-1]}
         self.context_dim = _width("context", 0, context_columns=context_columns, context_dim=context_dim)
         self.action_dim = _width("action", 1, **said, action_columns=action_columns, action_dim=action_dim)
-        self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
         parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
         ranges = [unknown_ranges(width) if columns is None else columns.ranges for columns, width in parts]
-        self.bounds = known = None if bounds is None else bounds.cpu().clone()
+        self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
         if known is not None:
-            ranges[1] = known.double()
-        if actions is not None:
-            listed = ArmSource(self._checked_actions("actions", actions))
-            known, self.set, self.source = listed.tensor, listed.tensor, self.source or listed
-            ranges[1] = listed.ranges
-        if known is not None:
-            self.example = torch.cat([self.example[:, : self.context_dim], known[:1]], dim=-1)
+            ranges[1] = known.ranges if isinstance(known, ArmSource) else known.cpu().double()
+            self.example[:, self.context_dim :] = self.bounds[:1] if self.set is None else self.set[:1]  # pyright: ignore
         self.ranges, self.is_finite = torch.cat(ranges, -1), bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
@@ -151,10 +139,18 @@ class ContextualActions(Candidates):
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
-        if not checks.reaches(np.abs(joint.numpy()).max(), joint.dtype):
+        if not np.abs(joint.numpy()).max() <= checks.REACH[joint.dtype]:  # or NaN
             checks.within_reach("context", contexts)
             checks.within_reach(name, actions)
         return joint
+
+    def _source(self, actions: Any) -> ArmSource:
+        """Return the actions that stay, once read."""
+        if isinstance(actions, (np.memmap, Arms, ArmSource)):
+            return actions.source if isinstance(actions, Arms) else Arms(actions).source
+        if self.action_columns is not None and not isinstance(actions, Tensor):
+            actions = self.action_columns.encode(actions, dtype=self._dtype)
+        return ArmSource(checks.points("actions", actions))
 
     def _checked_contexts(self, context: Any) -> Tensor:
         """Return contexts as rows, (k, c), which may not be finite."""

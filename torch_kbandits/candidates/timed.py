@@ -14,14 +14,10 @@ from torch_kbandits.errors import InputError
 
 
 class Timed(Candidates):
-    """Any candidates, with the time at which they are played as the first column of their points.
+    """Candidates of any kind, with the time at which they are played as the first column of their points.
 
     The kernel sees (time, point), with contexts (time, context, action), in double precision whatever the candidates
-    have: in single precision dates of this century are two minutes apart. What is asked for and told is as without the
-    time.
-
-    Args:
-        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind; not split over workers.
+    have: in single precision dates of this century are two minutes apart. What is asked for and told has no time.
     """
 
     is_contextual = is_timed = True

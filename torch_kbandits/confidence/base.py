@@ -13,11 +13,9 @@ from torch_kbandits import checks
 from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said
 from torch_kbandits.errors import InputError
 
-#: Which edge of a confidence band says whether a limit is kept: the worse one for what is played to be surely within
-#: it, the better one for what may be.
+#: Which edge of a confidence band says whether a limit is kept, the worse one or the better, and β unless it is given:
+#: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 Mode = Literal["safe", "optimistic"]
-
-#: β where nobody says it: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 DEFAULT_BETA: dict[str, float] = {"safe": 3.0, "optimistic": 2.0}
 
 
@@ -63,11 +61,8 @@ class Width(ABC):
     Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
     """
 
-    #: Where the theorem behind the width is; None if there is none.
-    theorem: ClassVar[str | None] = None
-
-    #: What it assumes: each says of a bandit whether that holds.
-    assumes: ClassVar[tuple[Condition, ...]] = ()
+    theorem: ClassVar[str | None] = None  #: Where the theorem behind the width is; None if there is none.
+    assumes: ClassVar[tuple[Condition, ...]] = ()  #: What it assumes: each says of a bandit whether that holds.
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -118,10 +113,8 @@ _CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
 class TheoremWidth(Width):
     """A width with a theorem behind it: a frozen dataclass of the theorem's constants, and ``assumes`` what it assumes.
 
-    Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
-    is that t − 1 and the papers' round t is ``num_observations + 1``.
-
-    These constants mean the same everywhere, and are checked here:
+    Papers write β_t for the width that chooses the t-th point; ``num_observations`` is t − 1. These constants mean the
+    same everywhere, and are checked here:
 
     - ``noise_scale``: R > 0, the noise is conditionally R-sub-Gaussian, in reward units;
     - ``norm_bound``: B > 0, at least the RKHS norm of the reward function, of each where it changes;
@@ -170,11 +163,7 @@ def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption
 
 @dataclass(frozen=True)
 class ConstantWidth(Width):
-    """The same multiplier in every round: what practitioners use, with no theorem behind it.
-
-    Args:
-        value: β >= 0. Our 2 is BoTorch's ``UpperConfidenceBound(beta=4)``.
-    """
+    """The same multiplier β >= 0 in every round: what practitioners use, with no theorem behind it."""
 
     assumes = (_at_least_the_theorems,)
 
@@ -200,17 +189,12 @@ def _scaled(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
 
 @dataclass(frozen=True)
 class ScaledWidth(Width):
-    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude.
-
-    Args:
-        width: the width to scale. As everywhere here it is a multiplier of σ, so BoTorch's beta is its square.
-        factor: at least 0; below 1 the theorem no longer holds.
-    """
+    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude."""
 
     assumes = (_scaled,)
 
     width: Width
-    factor: float
+    factor: float  #: At least 0; below 1 the theorem no longer holds.
 
     def __post_init__(self) -> None:
         checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
@@ -226,10 +210,8 @@ def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
     """Return the multiplier of σ that ``beta`` stands for on a model."""
     if isinstance(beta, Width):
         if not isinstance(model, Evidence):
-            raise InputError(
-                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
-                "give a number."
-            )
+            name = type(model).__name__
+            raise InputError(f"A width reads evidence, which NystromGP has and {name} has not: give a number.")
         beta = beta(model)
     entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
     number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))

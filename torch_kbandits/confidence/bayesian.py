@@ -19,8 +19,6 @@ class BayesianGPUCBWidth(TheoremWidth):
 
         β_t = √(2 ln(A t² π² / (6δ))),  t = ``num_observations`` + 1
 
-    A union bound over arms and rounds, of which one observation counts in each.
-
     Source: Srinivas et al., ICML 2010, Theorem 1 and Lemma 5.1.
     """
 
@@ -44,13 +42,10 @@ class RandomizedWidth(TheoremWidth):
 
     The Bayesian regret is bounded for a function drawn from the prior; no band holds with a stated probability.
 
-    Source: Takeno, Inatsu & Karasuyama, "Randomized Gaussian process upper confidence bound with tighter Bayesian
-    regret bounds", ICML 2023; the constants by the proof on the page on widths.
+    Source: Takeno, Inatsu & Karasuyama, ICML 2023; the constants by the proof on the page on widths.
 
-    Args:
-        num_arms: A >= 2.
-        seed: addresses the draws by (seed, number of observations), so that asking twice changes nothing. Where
-            observations stop counting, as in a sliding window, the number and with it the draw would stay the same.
+    Draws are addressed by (seed, number of observations), so that asking twice changes nothing. Where observations stop
+    counting, as in a sliding window, the number and with it the draw would stay the same.
     """
 
     theorem = "Takeno, Inatsu and Karasuyama, ICML 2023, of Bayesian regret"
@@ -85,13 +80,10 @@ class TVGPUCBWidth(Width):
     Source: Bogunovic, Scarlett & Cevher, AISTATS 2016, experiments. Differs: it is 0 where c₂ t is at most 1, and the
     formula has no value: with c₂ = 0.4 in the first two rounds, which are greedy.
 
-    Args:
-        scale: c₁ > 0.
-        rate: c₂ > 0.
     """
 
-    scale: float = 0.8
-    rate: float = 0.4
+    scale: float = 0.8  #: c₁ > 0.
+    rate: float = 0.4  #: c₂ > 0.
 
     def __post_init__(self) -> None:
         checks.keep(self, scale=checks.positive, rate=checks.positive)

@@ -18,9 +18,9 @@ from torch_kbandits.errors import InputError
 
 @dataclass(frozen=True)
 class RealizedGain(InformationGain):
-    """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, not the largest possible one.
+    """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, which is never above γ_t.
 
-    Never above γ_t, so the narrowest. Self-normalised bounds hold for it: they turn to γ_t only for the regret bound.
+    Self-normalised bounds hold for it: they turn to γ_t only for the regret bound.
     """
 
     is_bound = "holds"
@@ -36,12 +36,9 @@ REALIZED = RealizedGain()
 
 @dataclass(frozen=True)
 class ConstantGain(InformationGain):
-    """The same γ in every round, with no theorem behind it.
+    """The same γ >= 0 in every round, in nats, with no theorem behind it.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6: γ_t = 1 in the experiments on sensor data, found by cross-validation.
-
-    Args:
-        value: γ >= 0, in nats.
     """
 
     is_bound = "fails"
@@ -62,23 +59,16 @@ class RateGain(InformationGain):
 
         rbf: (ln n)^{d+1}      matern: n^{d(d+1)/(2ν+d(d+1))} ln n      linear: d ln n
 
-    with n at least e. Rates are known up to a constant that depends on the kernel, the set and λ: no theorem survives a
-    constant that is not known to be large enough.
+    with n at least e. No theorem survives a constant that is not known to be large enough.
 
     Source: Srinivas et al., ICML 2010, Theorem 5 (Matérn for ν > 1). Not the newest: Vakili et al., AISTATS 2021, lower
     Matérn's exponent to d/(2ν+d).
-
-    Args:
-        kernel: "rbf", "matern" or "linear".
-        dimension: d.
-        nu: ν > 0, the smoothness of the Matérn kernel; None for the others.
-        constant: factor on the rate, above 0.
     """
 
     kernel: Literal["rbf", "matern", "linear"]
-    dimension: int
-    nu: float | None = None
-    constant: float = 1.0
+    dimension: int  #: d.
+    nu: float | None = None  #: ν > 0, the smoothness of the Matérn kernel; None for the others.
+    constant: float = 1.0  #: Factor on the rate, above 0.
 
     def __post_init__(self) -> None:
         checks.one_of("kernel", self.kernel, ("rbf", "matern", "linear"))
@@ -106,21 +96,14 @@ class RateGain(InformationGain):
 class GreedyGain(InformationGain):
     """The gain of the plays that greedily maximise it over a finite candidate set; see ``greedy_information_gain``.
 
-    Args:
-        kernel: the prior covariance; its hyperparameters are read once, at the first call.
-        candidates: (A, d), A >= 1, all points that can be played.
-        horizon: the number of observations up to which the gain is known; beyond it a call is an ``InputError``.
-        regularization: λ > 0, that of the posterior.
-        certified: whether to return g_t / (1 − 1/e), which is at least γ_t; otherwise g_t, which is at most γ_t.
-
     Cost: O(A horizon²) time and O(A horizon) memory at the first call, O(1) after it.
     """
 
-    kernel: Kernel = field(repr=False)
-    candidates: Tensor = field(repr=False)
-    horizon: int
-    regularization: float
-    certified: bool = False
+    kernel: Kernel = field(repr=False)  #: The prior covariance; its hyperparameters are read once, at the first call.
+    candidates: Tensor = field(repr=False)  #: (A, d), A >= 1, all points that can be played.
+    horizon: int  #: The number of observations up to which the gain is known; beyond it a call is an ``InputError``.
+    regularization: float  #: λ > 0, that of the posterior.
+    certified: bool = False  #: Whether to return g_t / (1 − 1/e), at least γ_t; otherwise g_t, at most γ_t.
 
     def __post_init__(self) -> None:
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
@@ -134,10 +117,8 @@ class GreedyGain(InformationGain):
         if n > self.horizon:
             raise InputError(f"The greedy gain is known up to horizon={self.horizon} observations and there are {n}.")
         if not math.isclose(float(level), self.regularization, rel_tol=1e-6):
-            raise InputError(
-                f"The greedy gain is that at regularization={self.regularization:g} and the posterior has "
-                f"{float(level):g}: give both the same."
-            )
+            given = f"regularization={self.regularization:g} and the posterior has {float(level):g}"
+            raise InputError(f"The greedy gain is that at {given}: give both the same.")
         return self._gains[n].to(level) if n else level.new_zeros(())
 
     @cached_property
@@ -184,16 +165,10 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
         H = γ_T^¼ (T / P_T)^½;  with an unknown budget γ_T^¼ T^½, as if P_T were 1
 
     rounded to the nearest whole number from 1 to T: a start for tuning, since a constant that holds B, R and λ is left
-    out. A function that jumps J times by Δ has P_T = J Δ, one that drifts evenly T times its change in a round.
+    out. The budget P_T >= 0 bounds Σ_t ‖f_{t+1} − f_t‖_k: J Δ for J jumps by Δ. γ_T > 0 is the largest information gain
+    of T observations: ``RateGain(...).at(T)``, or the last, as a float, of ``greedy_information_gain(...)``.
 
     Source: Zhou & Shroff, CISS 2021, remarks to Theorems 1 and 2.
-
-    Args:
-        horizon: T >= 1.
-        variation_budget: P_T >= 0, a bound on Σ_t ‖f_{t+1} − f_t‖_k over the T rounds; 0 never restarts, None for
-            unknown.
-        gain: γ_T > 0, the largest information gain of T observations, in nats: ``RateGain(...).at(T)``, or the last,
-            as a float, of ``greedy_information_gain(...)``.
     """
     horizon, complexity = checks.positive_integer("horizon", horizon), checks.positive("gain", gain)
     budget = 1.0 if variation_budget is None else checks.non_negative("variation_budget", variation_budget)
@@ -204,17 +179,12 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
 
 
 def window_size(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
-    """Return how many of the latest observations SW-GP-UCB lets count: w, by the formula of ``restart_period``.
-
-    Differs from Zhou & Shroff, CISS 2021, Algorithm 2, which keeps those from t − w to t, that are w + 1.
-    """
+    """Return how many observations SW-GP-UCB lets count, as ``restart_period``; Algorithm 2 keeps one more."""
     return restart_period(horizon, variation_budget, gain=gain)
 
 
 def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
     """Return how many questions SparQ-GP-UCB asks its expert in a round t >= 1: factor · (ln t)^d, rounded up.
-
-    None in round 1; ask no more than there are distinct past inputs.
 
     Source: Mauduit et al., 2025: 6 ln t in the experiments, where d = 1; O((ln t)^d) in Theorem 3.1.
     """
@@ -229,8 +199,7 @@ def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = 
     """Return the noise variance λ g(t) above which SparQ-GP-UCB drops an observation in round t >= 1.
 
     It is in reward units squared, and where it exceeds λ the ``max_variance`` of ``UncertaintyInjectionLikelihood``.
-    With g = ln and the noise λ (a² + 1) at age a this drops all but the youngest: a fresh observation counts from
-    round 3, one of age 1 from round 8, one of age 2 from round 149. Nothing is left but the expert's answers before.
+    With g = ln and the noise λ (a² + 1) at age a this drops all but the youngest, and all before round 3.
 
     Source: Mauduit et al., 2025, Algorithm 1 and §3; the theorem allows any g(t) = o(t^¼).
     """

@@ -15,23 +15,17 @@ if TYPE_CHECKING:
 
 Status = Literal["holds", "fails", "unknown"]
 
-#: The name of the assumption that is of numbers and not of a theorem.
-_PRECISION = "λ above rounding"
-
-#: Letters of a dictionary rule that are printed.
-_LONGEST = 160
+#: The name of the assumption that is of numbers and not of a theorem; letters of a rule that are printed.
+_PRECISION, _LONGEST = "λ above rounding", 160
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that a theorem assumes: its name, whether it holds, and a sentence of what was expected and what is.
-
-    It is "unknown" if only you can know, or if nothing promises it and nobody measured.
-    """
+    """One thing that a theorem assumes."""
 
     name: str
-    status: Status
-    sentence: str
+    status: Status  #: Whether it holds; "unknown" if only you can know, or if nothing promises it and nobody measured.
+    sentence: str  #: What was expected and what is.
 
     def __str__(self) -> str:
         return f"{self.status:<8} {self.name}: {self.sentence}"
@@ -39,19 +33,12 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a theorem says of a bandit's confidence band, and which of its assumptions hold. It prints as a table.
+    """What a theorem says of a bandit's confidence band, and which of its assumptions hold. It prints as a table."""
 
-    Attributes:
-        width: the width in force, printed.
-        theorem: where the theorem is; None if none stands behind the width.
-        assumptions: of the theorem, and those of the numbers that it is computed with.
-        quality: of the dictionary, if that was measured.
-    """
-
-    width: str
-    theorem: str | None
-    assumptions: tuple[Assumption, ...]
-    quality: DictionaryQuality | None = None
+    width: str  #: The width in force, printed.
+    theorem: str | None  #: Where the theorem is; None if none stands behind the width.
+    assumptions: tuple[Assumption, ...]  #: Of the theorem, and those of the numbers that it is computed with.
+    quality: DictionaryQuality | None = None  #: Of the dictionary, if that was measured.
 
     @property
     def holds(self) -> bool | None:

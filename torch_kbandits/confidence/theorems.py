@@ -22,9 +22,8 @@ class GPUCBWidth(TheoremWidth):
         β_t = √(2B² + 300 γ_{t−1} ln³(t/δ)),  t = ``num_observations`` + 1
 
     Source: Srinivas et al., ICML 2010, Theorem 3, as restated by Chowdhury & Gopalan, ICML 2017, §3.1. Differs: the
-    original has γ_t where the restatement, and we, have γ_{t−1}. That loses nothing, nor does the realised gain: at
-    R = √λ a squared multiplier of 2B² + 4 I_{t−1} + 4 ln(1/δ) is enough by the self-normalised bound, and this one is
-    above it once I_{t−1} is at least 0.0042, from the first point on if k(x, x) >= 0.01 λ there.
+    original has γ_t. γ_{t−1} loses nothing, nor does the realised gain: by the self-normalised bound 2B² + 4 I_{t−1} +
+    4 ln(1/δ) is enough of a square, and this one is above it once I_{t−1} >= 0.0042.
     """
 
     theorem = "Srinivas et al., ICML 2010, Theorem 3"
@@ -47,8 +46,7 @@ class IGPUCBWidth(SubGaussian, TheoremWidth):
         β_t = B + R √(2 (γ_{t−1} + 1 + ln(1/δ)))
 
     Source: Chowdhury & Gopalan, ICML 2017, Algorithm 1 and Theorem 2. Differs: they assume k(x, x) <= 1 and λ = 1 + 2/T
-    for at most T rounds; as it is at least ``SelfNormalizedWidth`` for λ >= 1, any such λ, any kernel and any number of
-    rounds will do. Their experiments take λ = R², below 1: there it can fail, and ``SelfNormalizedWidth`` holds.
+    for at most T rounds, which is not needed. Below 1, as in their experiments, take ``SelfNormalizedWidth``.
     """
 
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 2"
@@ -68,10 +66,9 @@ class GPTSWidth(SubGaussian, TheoremWidth):
 
         v_t = B + R √(2 (γ_{t−1} + 1 + ln(2/δ)))
 
-    It is IGP-UCB's width at δ/2, so f lies within v_t σ of the mean with probability 1 − δ/2, where δ is that of the
-    regret bound.
+    It is IGP-UCB's width at δ/2, where δ is that of the regret bound.
 
-    Source: Chowdhury & Gopalan, ICML 2017, Algorithm 2 and Lemma 6. Differs: as ``IGPUCBWidth``.
+    Source: Chowdhury & Gopalan, ICML 2017, Algorithm 2 and Lemma 6.
     """
 
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 4"
@@ -87,9 +84,7 @@ class GPTSWidth(SubGaussian, TheoremWidth):
 # ---------------------------------------------------------------- the self-normalised bound
 
 
-def noise_radius(
-    noise_scale: float | Tensor, failure_probability: float, gain: Tensor, regularization: Tensor
-) -> Tensor:
+def noise_radius(noise_scale: Any, failure_probability: float, gain: Tensor, regularization: Tensor) -> Tensor:
     """Return (R/√λ) √(2 I + 2 ln(1/δ)), 0-dim: what the noise adds to the width.
 
     With probability 1 − δ it bounds √(εᵀK(K + λI)⁻¹ε / λ) after every number of observations, ε being their noise.
@@ -103,8 +98,6 @@ class SelfNormalizedWidth(SubGaussian, TheoremWidth):
 
         β_t = B + (R/√λ) √(2 I_t + 2 ln(1/δ))
 
-    At λ = 1 it is IGP-UCB's width without the 1 under the root; K-UCB's and BKB's are bounds on it from above.
-
     Source: Whitehouse, Ramdas & Wu, "On the sublinear regret of GP-UCB", NeurIPS 2023, with their ρ our λ; the bound on
     the noise is in Abbasi-Yadkori's thesis (2012).
     """
@@ -116,8 +109,8 @@ class SelfNormalizedWidth(SubGaussian, TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t."""
-        gain, level = self.gain(evidence), evidence.regularization
-        return self.norm_bound + noise_radius(self.noise_scale, self.failure_probability, gain, level)
+        radius = noise_radius(self.noise_scale, self.failure_probability, self.gain(evidence), evidence.regularization)
+        return self.norm_bound + radius
 
 
 @dataclass(frozen=True)
@@ -126,16 +119,14 @@ class MemoryWidth(SubGaussian, TheoremWidth):
 
         β_t = B + (R/√λ) √(2 Ī_t + 2 ln(n/δ))
 
-    Ī_t is the information gain of the observations that count, each with the noise variance it counts with, and λ that
-    of a fresh one. One bound holds while observations only become more; a set that loses some, or whose weights fall,
-    starts another. So n is the rounds T for a sliding window or for ageing, the ⌈T/H⌉ blocks for a restart every H
-    rounds. Noise variances must follow from the ages alone; that old rewards are those of another function is not
-    covered.
+    Ī_t is the information gain of the observations that count, each with the noise variance it counts with, which must
+    follow from its age, and λ that of a fresh one. A set that loses observations, or whose weights fall, starts another
+    bound: n is the rounds T for a sliding window or for ageing, the ⌈T/H⌉ blocks for a restart every H rounds. That old
+    rewards are those of another function is not covered.
 
     Source: Zhou & Shroff, CISS 2021, Lemma 2 (n = T) and Lemma 1 (n = 1); Deng et al., AISTATS 2022, for weights; the
-    proof is on the page on widths. Differs: Zhou & Shroff's algorithms have IGP-UCB's width, their proofs this, with
-    n = 1 for all blocks, and σ₀ = 0 at the start of a block, a slip. Deng et al. have a doubly weighted deviation and
-    the gain of λ_s²/λ, both at most ours, which need nothing but the posterior.
+    proof is on the page on widths. Differs: Zhou & Shroff have IGP-UCB's width in the algorithms, n = 1 for all blocks,
+    and σ₀ = 0 at the start of one, a slip; Deng et al. a doubly weighted deviation and a gain, both at most ours.
     """
 
     theorem = "Zhou and Shroff, CISS 2021, Lemmas 1 and 2; Deng et al., AISTATS 2022"
@@ -156,12 +147,11 @@ class SparQWidth(TheoremWidth):
 
         β_t = B + √(2 ln(2 det(Σ + K)^½ / (δ det(Σ)^½))) = B + √(2 I_t + 2 ln(2/δ))
 
-    over what is retained in round t: the expert's answers for the current function and the recent observations, Σ their
-    noise variances. That recent rewards are those of a function that has moved is not covered.
+    over the expert's answers and the recent observations, Σ their noise variances. That the function has moved since is
+    not covered.
 
-    Source: Mauduit et al., 2025, Theorem 3.1, by the bound of Kirschner & Krause, COLT 2018, Lemma 7. The 2 leaves
-    half of δ to the choice of the expert's questions. Differs: their lemma is for observations that only become more,
-    while here others are retained in every round. So we claim the bound for each round apart; give δ/T for T at once.
+    Source: Mauduit et al., 2025, Theorem 3.1, by Lemma 7 of Kirschner & Krause, COLT 2018. Differs: as the lemma is for
+    observations that only become more, we claim the bound for each round apart; give δ/T for T at once.
     """
 
     theorem = "Mauduit et al., 2025, Theorem 3.1"
@@ -219,20 +209,15 @@ class GuessAndDouble(TheoremWidth):
 
         ‖μ_t‖_k <= G + (R/√λ) √(2 I_t + 2 ln(1/δ))
 
-    With probability 1 − δ no guess of at least B is ever doubled, and G <= max(guess, 2B) in all rounds. If the first
-    guess is at least B, the wrapped width holds as it does with that guess. A guess below B that the data do not
-    contradict voids it and nothing tells, all the more as the guess chose the data. G has no state: it may fall again.
+    With probability 1 − δ no guess of at least B is ever doubled, and G <= max(guess, 2B) in all rounds. A guess below
+    B that the data do not contradict voids the theorem and nothing tells. G has no state: it may fall again.
 
-    Source: ours, by the proof on the page on widths.
-
-    Args:
-        width: a theorem's width with a ``norm_bound``, which is the first guess, and a ``failure_probability``. R is
-            its ``noise_scale``, or √λ where it has none, as ``GPUCBWidth``, whose theorem bounds the noise by √λ.
+    Source: ours, by the proof on the page on widths. R is the ``noise_scale`` of the width, or √λ where it has none.
     """
 
     assumes = (_of_a_guess,)
 
-    width: TheoremWidth
+    width: TheoremWidth  #: With a ``norm_bound``, which is the first guess, and a ``failure_probability``.
 
     def __post_init__(self) -> None:
         known = is_dataclass(self.width) and isinstance(self.width, TheoremWidth)
@@ -267,9 +252,8 @@ class KUCBWidth(SubGaussian, TheoremWidth):
 
         β_t = B + (R/√λ) √(2 ln(1/δ) + ln(e + e t κ²/λ) d_eff),  t = ``num_observations``
 
-    Source: Zenati et al., AISTATS 2022, Lemma 3.1. Differs: noise of scale R rather than 1, and δ is the probability
-    that any round fails, where the lemma has one δ for each round: 2 I_t <= ln(e + e t κ²/λ) d_eff, so it is at least
-    ``SelfNormalizedWidth``, which holds in all rounds at once.
+    Source: Zenati et al., AISTATS 2022, Lemma 3.1. Differs: noise of scale R rather than 1, and one δ for all rounds at
+    once: 2 I_t <= ln(e + e t κ²/λ) d_eff, so it is at least ``SelfNormalizedWidth``.
     """
 
     theorem = "Zenati et al., AISTATS 2022, Lemma 3.1"
@@ -289,18 +273,13 @@ class EKUCBWidth(SubGaussian, TheoremWidth):
 
     Source: Zenati et al., AISTATS 2022, Lemma 4.1. Differs: noise of scale R rather than 1; μ is what the dictionary
     promises, where the lemma has the error itself; d_eff is Σ_s τ̃(x_s) of the DTC posterior, at least that of the exact
-    one, which the lemma has, over 2 (1 + μ/λ). δ is the probability that any round fails, where the lemma has one δ for
-    each: the noise that the projection leaves is at most R √(2 I_t + 2 ln(1/δ)) in all rounds at once, and the root
-    above at least √2 times that at the exact d_eff.
-
-    Args:
-        projection: μ > 0, in reward units squared; None for λ, as for ``KORS``.
+    one, which the lemma has, over 2 (1 + μ/λ); one δ for all rounds at once, by the self-normalised bound.
     """
 
     theorem = "Zenati et al., AISTATS 2022, Lemma 4.1"
     assumes = (*SUBGAUSSIAN, needs.small_projection, *SKETCHED)
 
-    projection: float | None = None
+    projection: float | None = None  #: μ > 0, in reward units squared; None for λ, as for ``KORS``.
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t."""
@@ -325,18 +304,13 @@ class BKBWidth(SubGaussian, TheoremWidth):
     with α = (1 + ε)/(1 − ε) and ℓ_t = max(ln(κ²t), ½(1 + ln(κ²t/λ + 1))).
 
     Source: Calandriello et al., COLT 2019, Theorem 2, whose ξ and F are our R and B. Differs: the paper's ℓ_t is
-    ln(κ²t), which is negative for small t. Its proof bounds log det(I + K/λ) by Σ τ̃ times 1 + ln(‖K‖/λ + 1), its Eq.
-    (6), then drops λ. That is smaller until t reaches about e/(κ²λ); until then we keep Eq. (6), which holds for every
-    t and λ.
-
-    Args:
-        accuracy: ε in (0, 1), as in ``theoretical_oversampling``.
+    ln(κ²t), which is negative for small t: until that is the larger we keep its Eq. (6), which holds for every t and λ.
     """
 
     theorem = "Calandriello et al., COLT 2019, Theorem 2"
     assumes = (*SUBGAUSSIAN, needs.accurate_dictionary, *SKETCHED)
 
-    accuracy: float = 0.5
+    accuracy: float = 0.5  #: ε in (0, 1), as in ``theoretical_oversampling``.
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t."""
@@ -355,12 +329,11 @@ class NystromWidth(SubGaussian, TheoremWidth):
         β_t = (1 + √ρ_t) B + (R/√λ) √(2 Ĩ_t + ρ_t + 2 ln(1/δ))
 
     ρ_t = Tr(K_t − K̃_t)/λ is what the dictionary does not span of the points played, and Ĩ_t + ρ_t/2 at least I_t. Both
-    are read off the posterior, so nothing is assumed of the dictionary, which may have been chosen in the light of the
-    rewards. With all points in it the width is ``SelfNormalizedWidth``. It is for any λ > 0 in double precision, and
+    are read off the posterior, so nothing is assumed of the dictionary. It is for any λ > 0 in double precision, and
     DTC variances: under a cap ``CappedDictionary(..., learns_residual=False)``.
 
     Source: ours, with the proof on the page on widths, by the steps of Calandriello et al., COLT 2019, Theorem 2, and
-    Zenati et al., AISTATS 2022, Lemma 4.1, which bound ρ_t by what a dictionary promises.
+    Zenati et al., AISTATS 2022, Lemma 4.1.
     """
 
     theorem = "ours, by the steps of Calandriello et al., COLT 2019, Theorem 2"

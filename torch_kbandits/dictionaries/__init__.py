@@ -3,7 +3,7 @@
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
 from torch_kbandits.dictionaries.greedy import FixedDictionary, GreedyDictionary, UniformDictionary
-from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
+from torch_kbandits.dictionaries.k_dpp import KDPP
 from torch_kbandits.dictionaries.online import (
     KORS,
     OnlineRule,
@@ -11,12 +11,7 @@ from torch_kbandits.dictionaries.online import (
     SpanningDictionary,
     theoretical_kors_oversampling,
 )
-from torch_kbandits.dictionaries.ridge_leverage import (
-    Resampling,
-    RidgeLeverageSampling,
-    leverage_scores,
-    theoretical_oversampling,
-)
+from torch_kbandits.dictionaries.ridge_leverage import Resampling, RidgeLeverageSampling, theoretical_oversampling
 
 __all__ = [
     "KDPP",
@@ -34,10 +29,6 @@ __all__ = [
     "SpanningDictionary",
     "UniformDictionary",
     "WhenFull",
-    "default_num_swaps",
-    "leverage_scores",
-    "sample_k_dpp",
     "theoretical_kors_oversampling",
-    "theoretical_num_swaps",
     "theoretical_oversampling",
 ]

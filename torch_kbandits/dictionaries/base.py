@@ -50,19 +50,12 @@ class PlayedPoints:
 
 
 class Selection(NamedTuple):
-    """The dictionary that a rule chose.
+    """The dictionary that a rule chose."""
 
-    Attributes:
-        points: (..., m, d), m >= 1.
-        probabilities: (m,) in [0, 1], the probability with which each point was included.
-        indices: (m,) rows of ``PlayedPoints.points``, ascending, or None if the points were not chosen from it.
-        weights: (m,) in double precision, what an online rule knows of each point, see ``OnlineState``; else None.
-    """
-
-    points: Tensor
-    probabilities: Tensor
-    indices: Tensor | None
-    weights: Tensor | None = None
+    points: Tensor  #: (..., m, d), m >= 1.
+    probabilities: Tensor  #: The probability with which each point was included, (m,).
+    indices: Tensor | None  #: Rows of ``PlayedPoints.points``, (m,), ascending; None if not chosen from these.
+    weights: Tensor | None = None  #: What an online rule knows of each point, (m,), see ``OnlineState``; else None.
 
     @classmethod
     def rows(cls, played: PlayedPoints, indices: Tensor, probabilities: Tensor | float = 1.0) -> "Selection":
@@ -80,17 +73,10 @@ class DictionaryRule(InducingPointAllocator):
     ``InducingPointAllocator`` as well, for use with ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
 
-    #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
-    is_coupled: bool = False
-
-    #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
-    is_online: bool = False
-
-    #: Whether it leaves nothing out, so that the posterior is the exact one.
-    spans_all: bool = False
-
-    #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
-    full_at: int | None = None
+    is_coupled: bool = False  #: Whether it draws the same numbers in every round, if handed equal generators.
+    is_online: bool = False  #: Whether it decides about each point once, when it is played; see ``OnlineRule``.
+    spans_all: bool = False  #: Whether it leaves nothing out, so that the posterior is the exact one.
+    full_at: int | None = None  #: The size from which on a dictionary may not grow, whatever it leaves unspanned.
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
@@ -107,16 +93,13 @@ class DictionaryRule(InducingPointAllocator):
     ) -> Tensor:
         """Choose ``num_inducing`` of the inputs (..., n, d), as BoTorch's sparse models ask for them.
 
-        The members of a batch share the rows chosen. Noise variances are not part of BoTorch's contract; rules that
-        need one use 1e-2 of the mean prior variance. Randomness is torch's global generator.
+        BoTorch has no noise variance; rules that need one use 1e-2 of the mean prior variance.
         """
-        inputs = checks.points("inputs", inputs)
-        num_inducing = checks.positive_integer("num_inducing", num_inducing)
+        num_inducing, inputs = checks.positive_integer("num_inducing", num_inducing), checks.points("inputs", inputs)
         kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
         with torch.no_grad():
-            noise = 1e-2 * prior_variance(kernel, inputs).mean()
-            counts = inputs.new_ones(inputs.shape[-2])
+            noise, counts = 1e-2 * prior_variance(kernel, inputs).mean(), inputs.new_ones(inputs.shape[-2])
             return self.select(PlayedPoints(inputs, kernel, noise, counts), size=num_inducing).points
 
     def _get_quality_function(self) -> QualityFunction:

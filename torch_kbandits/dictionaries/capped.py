@@ -23,12 +23,9 @@ Array = NDArray[Any]
 
 WhenFull = Literal["stop", "warn", "raise"]
 
-#: So many points are scored together while each may change the dictionary.
-_WINDOW = 32
-
-#: A point replaces another where a determinant grows by this factor at least: so no more often than O(m) times, but
-#: for logarithms, since it is bounded by the product of the diagonal.
-_LEAST_GAIN = 1.1
+#: So many points are scored together while each may change the dictionary. A point replaces another where a determinant
+#: grows by a factor: no more often than O(m) times but for logarithms, as the product of the diagonal bounds it.
+_WINDOW, _LEAST_GAIN = 32, 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,29 +34,23 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; see ``exchanged``. For an online
-    rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are
-    few. From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see
-    ``residual_share``. Draws of functions keep all of it.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; for an online rule, which is
+    offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are few.
 
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about.
 
-    Source: ours; no theorem on the other rule covers a dictionary that was cut. Exchanges for a larger determinant are
-    those of the k-DPP's chain, see ``KDPP``, with nothing random.
+    Source: ours, exchanges as in the chain of ``KDPP`` with nothing random; no theorem on the other rule covers it.
 
-    Args:
-        rule: which points are wanted.
-        max_size: the most points that the dictionary may have.
-        when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
-            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
-        learns_residual: whether a full dictionary has the variance given above. With False it is the DTC one,
-            at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
+    When more are wanted "stop" says nothing, "warn" a ``KernelBanditWarning``, once for each object of this class, and
+    "raise" a ``DictionaryFullError``; a bandit then is as it was before. If it ``learns_residual`` a posterior takes as
+    learned what a full dictionary does not span, see ``residual_share``, but in draws of functions. Else variances are
+    those of DTC, at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
-    Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
+    Cost: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
     """
 
-    rule: DictionaryRule
-    max_size: int
+    rule: DictionaryRule  #: Which points are wanted.
+    max_size: int  #: The most points that the dictionary may have.
     when_full: WhenFull = "warn"
     learns_residual: bool = True
 
@@ -92,9 +83,8 @@ class CappedDictionary(DictionaryRule):
                 first += len(places[some])
             else:
                 self._say_full(self.max_size + 1)
-                first += refused[0]
-                posterior, state = _with_exchange(posterior, state, places[first], refused[1])
-                first += 1
+                first += refused[0] + 1
+                posterior, state = _with_exchange(posterior, state, places[first - 1], refused[1])
         return posterior, state
 
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
@@ -125,11 +115,10 @@ class CappedDictionary(DictionaryRule):
 
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
-        learned = ", what they do not span is taken as learned, and no theorem holds" if self.learns_residual else ""
         message = (
-            f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
-            f"From now on points are exchanged{learned}. Raise the cap (max_size; max_dictionary of a named algorithm) "
-            "or let the rule want fewer points (a smaller oversampling)"
+            f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. From now on "
+            "points are exchanged. Raise the cap (max_size; max_dictionary of a named algorithm) or let the rule want "
+            "fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')
@@ -141,10 +130,7 @@ class CappedDictionary(DictionaryRule):
 def _with_exchange(
     posterior: DictionaryPosterior, state: OnlineState, place: int, probability: float
 ) -> tuple[DictionaryPosterior, OnlineState]:
-    """Return the posterior and its state once a known point that was drawn took the place of another, if one gave way.
-
-    By det K_ZZ, as if all was played equally often without noise.
-    """
+    """Return the posterior and its state once a known point took the place of another by det K_ZZ, if one gave way."""
     dictionary = np.append(posterior.dictionary, place)
     points, number = posterior.told.points_at(dictionary).double(), len(dictionary) - 1
     equal = points.new_zeros(()), points.new_ones(number + 1)
@@ -157,5 +143,5 @@ def _with_exchange(
     return state.at_weights(posterior, weights)
 
 
-#: The objects that have warned. No part of their values, since no selection depends on it.
+#: The objects that have warned, which is no part of their values.
 _warned: WeakSet[CappedDictionary] = WeakSet()

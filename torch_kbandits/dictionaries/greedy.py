@@ -1,7 +1,6 @@
 """Greedy dictionaries, by what points leave of each other's variances; those drawn uniformly, or given."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
@@ -25,10 +25,8 @@ _EPS = 2.0**-52
 class ConditionalVariances:
     """Variances (..., q) of points, given that some of them are observed one after another: pivoted Cholesky, by rows.
 
-    Leading dimensions are batch dimensions, whose members observe the same points. Prior variances, (..., q), set the
-    scale of rounding; covariances (..., q) before are those of the point of a number with all.
-
-    Cost: O(q t) for an observation after t others, O(q t) memory.
+    Members of a batch observe the same points. Prior variances, (..., q), set the scale of rounding; covariances
+    (..., q) before are those of the point of a number with all. Cost: O(q t) for an observation after t others.
     """
 
     def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
@@ -38,7 +36,7 @@ class ConditionalVariances:
     @classmethod
     def of(cls, points: Tensor, kernel: Kernel) -> "ConditionalVariances":
         """Return prior variances of points (..., q, d), of which none is observed, in double precision in any case."""
-        points, kernel = in_double(points, kernel)
+        points, kernel = points.double(), in_double(kernel)
         prior = host(prior_variance(kernel, points))
         return cls(prior, prior, lambda row: host(gram(kernel, points[..., [row], :], points).squeeze(-2)))
 
@@ -55,11 +53,6 @@ class ConditionalVariances:
         self.variance = np.maximum(self.variance - np.square(row), 0.0)
 
 
-def in_double(points: Tensor, kernel: Kernel) -> tuple[Tensor, Kernel]:
-    """Return points and a kernel in double precision."""
-    return (points, kernel) if points.dtype == torch.float64 else (points.double(), deepcopy(kernel).double())
-
-
 def host(values: Tensor) -> Array:
     """Return what PyTorch computed as an array in double precision."""
     return values.detach().double().cpu().numpy()
@@ -71,16 +64,11 @@ class GreedyDictionary(DictionaryRule):
 
     This is pivoted Cholesky, the greedy maximum of det K_ZZ. Deterministic: ties go to the point played first.
 
-    Args:
-        size: at most this many points.
-        tolerance: stop when no point's Schur complement exceeds this fraction of the largest prior variance, unless a
-            size is asked for.
-
     Cost of a selection: O(u m²) time, O(u m) memory.
     """
 
-    size: int
-    tolerance: float = 1e-10
+    size: int  #: At most this many points.
+    tolerance: float = 1e-10  #: It stops at Schur complements of this share of the prior, unless a size is asked for.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, tolerance=checks.non_negative)
@@ -133,13 +121,9 @@ class UniformDictionary(DictionaryRule):
 
 @dataclass(frozen=True, eq=False)
 class FixedDictionary(DictionaryRule):
-    """Use the given points always; they need not have been played.
+    """Use the given points always; they need not have been played."""
 
-    Args:
-        points: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
-    """
-
-    points: Tensor
+    points: Tensor  #: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
 
     def __post_init__(self) -> None:
         checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())

@@ -1,8 +1,7 @@
 """Exchanges of points by determinants: dictionaries drawn from a k-DPP, and those that spread one by one."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,28 +11,24 @@ from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import greedy_pivots, host, in_double
+from torch_kbandits.dictionaries.greedy import greedy_pivots, host
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
-#: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
-_RANK_TOLERANCE = 1e-10
+#: Of the largest prior variance a conditional one below these shares adds nothing to the rank, and is rounding.
+_RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
 
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
 
-#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
-_ROUNDING = 1e-12
-
-#: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
-_ACCURACY = 1e-8
-
-#: Factors that differ by no more than this share are equal: of such points the one played first leaves.
-_EQUAL = 1e-6
+#: An inverse is changed until that may have cost this relative accuracy, then computed afresh. Factors that differ by
+#: no more than a share are equal: of such points the one played first leaves.
+_ACCURACY, _EQUAL = 1e-8, 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,16 +45,15 @@ class KDPP(DictionaryRule):
 
     Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
 
-    Args:
-        size: number of points, fewer only if fewer were played or if the rank is less.
-        num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
-            theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
+    After 100 steps a point neither log det K_ZZ nor what is left of the start changed any more. The chain is surely
+    within ε of the k-DPP in total variation after 2 m (u − m) (½ ln C(u, m) + ln m! + ln(1/2ε)) steps (Anari, Oveis
+    Gharan and Rezaei, COLT 2016, Theorem 1), out of reach for most sizes m.
 
     Cost: O(u m²) time and O(u m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
 
-    size: int
-    num_swaps: int | None = None
+    size: int  #: Number of points m, fewer only if fewer were played or if the rank is less.
+    num_swaps: int | None = None  #: Steps of the chain, those that change nothing included; None for 100 a point.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
@@ -67,58 +61,20 @@ class KDPP(DictionaryRule):
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
         """Draw the dictionary."""
         played.require_some()
-        (points, kernel), n = in_double(played.points, played.kernel), played.size
+        points, kernel, n = played.points.double(), in_double(played.kernel), played.size
         with torch.no_grad():
             rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
             # For each point the first that equals it.
             first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
             different, wanted = first.unique(), self.size if size is None else size
             inside = different[greedy_pivots(points[..., different, :], kernel, wanted, _RANK_TOLERANCE).cpu()]
-            steps = default_num_swaps(len(inside)) if self.num_swaps is None else self.num_swaps
+            steps = 100 * len(inside) if self.num_swaps is None else self.num_swaps
             chosen = inside if len(inside) == n else _chain(points, kernel, inside, first, steps, generator)
         chosen = chosen.sort().values
         if size is not None and len(chosen) < min(size, n):
             order = torch.randperm(n, generator=generator, device="cpu")
             chosen = torch.cat([chosen, order[~torch.isin(order, chosen)]])[:size]
         return Selection.rows(played, chosen, len(chosen) / n)
-
-
-def sample_k_dpp(
-    points: Tensor,
-    kernel: Kernel,
-    size: int,
-    num_swaps: int | None = None,
-    generator: Generator | None = None,
-) -> Tensor:
-    """Draw rows Z of points (..., n, d), n >= 1, with probability proportional to det K_ZZ, approximately.
-
-    ``kernel`` is the prior covariance, and the rest as of ``KDPP``. Distinct rows in ascending order are returned,
-    (min(size, n, rank),).
-    """
-    points = checks.points("points", points)
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    checks.absent_or("generator", generator, Generator, "a torch.Generator")
-    played = PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
-    return cast(Tensor, KDPP(size, num_swaps).select(played, generator).indices)
-
-
-def default_num_swaps(size: int) -> int:
-    """Return 100 m: from 30 m to 100 m steps on neither log det K_ZZ nor what is left of the start changed any more."""
-    return 100 * checks.positive_integer("size", size)
-
-
-def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
-    """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
-
-    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)) for m of n points and ε in (0, 1), with ln(1/π) <= ln C(n, m) + 2 ln m! for
-    the greedy start. Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1: the spectral gap.
-    """
-    n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
-    epsilon = checks.open_unit_interval("accuracy", accuracy)
-    if m >= n:
-        return 0
-    rarity = math.lgamma(n + 1) - math.lgamma(n - m + 1) + math.lgamma(m + 1)
-    return math.ceil(2 * m * (n - m) * max(0.0, 0.5 * rarity + math.log(0.5 / epsilon)))
 
 
 def _chain(
@@ -153,9 +109,9 @@ def _chain(
 
 
 class GramInverse:
-    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, which changes as points of Z give way to others.
+    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, changed in place as points give way.
 
-    The matrix given is changed in place. Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
     """
 
     def __init__(self, gram: Array) -> None:
@@ -203,9 +159,9 @@ class GramInverse:
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
     """Return the rows (m,) of a dictionary, ascending, after other rows (k,) were offered in exchange, one by one.
 
-    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1 at
-    least; C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the
-    mean over a batch. W⁻¹ is kept in the memory of the points, since from one round to the next few counts are others.
+    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1;
+    C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the mean over
+    a batch. W⁻¹ is kept in the memory of the points.
 
     Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,25 +111,19 @@ class OnlineRule(DictionaryRule):
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ, both in reward units squared."""
 
-    def draw(
-        self,
-        left: ConditionalVariances,
-        names: Array,
-        uniforms: Array,
-        noise: float,
-        room: float = math.inf,
-        in_dictionary: Callable[[int], bool] | None = None,
+    def _drawn(
+        self, left: ConditionalVariances, names: Array, uniforms: Array, noise: float, room: float, is_in: Any = None
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
         They have r left, names (q,), equal for plays of one point, and uniforms (q,) below which a probability draws
-        none; so many may join, where ``in_dictionary`` says of a name whether its point is there, None if none is.
-        Returned is which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
+        none; so many may join, where ``is_in`` says of a name whether its point is there, None if none is. Returned is
+        which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
             found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
-            if in_dictionary is None and not drawn:
+            if is_in is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
             if not len(hits):
@@ -138,7 +131,7 @@ class OnlineRule(DictionaryRule):
             number, probability = first + int(hits[0]), float(found[hits[0]])
             drawn.append(number)
             probabilities.append(probability)
-            if in_dictionary is None or not in_dictionary(names[number]):
+            if is_in is None or not is_in(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms) and len(joined) <= room:
@@ -149,9 +142,8 @@ class OnlineRule(DictionaryRule):
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
         """Return the posterior and the state once known points (q,) were offered, and the first without room."""
-        in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
-        left = state.variances(posterior, places)
-        drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
+        is_in, left = posterior.has_in_dictionary if len(state.weights) else None, state.variances(posterior, places)
+        drawn, probabilities, has_room = self._drawn(left, places, uniforms, state.noise, room, is_in)
         refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
         joining = drawn if has_room else drawn[:-1]
         if len(joining):
@@ -167,12 +159,10 @@ class OnlineRule(DictionaryRule):
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
-        """Offer all plays to an empty dictionary, in order of the points' first play.
+        """Offer all plays to an empty dictionary, in order of the points' first play, in double precision.
 
-        The probability of a point is that of the play with which it joined. All is computed in double precision.
-
-        A size is drawn point by point in proportion to the probabilities of joining those drawn before, with weight 1;
-        a point played c times has c times the probability, at most 1. Returned are those of an empty dictionary.
+        The probability of a point is that of the play with which it joined. A size is drawn point by point in
+        proportion to the probabilities, times the plays and at most 1, of joining those drawn before, with weight 1.
         """
         played.require_some()
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
@@ -181,19 +171,18 @@ class OnlineRule(DictionaryRule):
             left = ConditionalVariances.of(played.points[..., plays, :], played.kernel)
             if size is None:
                 uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
-                drawn, joined, _ = self.draw(left, plays, uniforms, noise, played.max_size or math.inf)
+                drawn, joined, _ = self._drawn(left, plays, uniforms, noise, played.max_size or math.inf)
                 rows, first = np.unique(plays[drawn], return_index=True)
                 probabilities = joined[first]
             else:
-                rows = np.empty(0, np.int64)
-                shares = probabilities = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
+                rows, joined = np.empty(0, np.int64), list[Array]()
                 while len(rows) < min(size, played.size):
-                    shares = np.maximum(shares, np.finfo(np.float64).tiny)
+                    joined.append(np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0))
+                    shares = np.maximum(joined[-1], np.finfo(np.float64).tiny)
                     shares[rows] = 0.0
                     rows = np.append(rows, int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator)))
                     left.observe(rows[-1], noise)
-                    shares = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
-                probabilities = probabilities[rows]
+                probabilities = joined[0][rows]
         return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities).to(played.points))
 
 
@@ -212,24 +201,19 @@ class KORS(OnlineRule):
     with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
 
     Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
-    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. Plays of one point
-    that are learned together are offered one after another when the first of them is due. What a posterior takes for
-    spanned, all but 1e-10 λ of it, counts as what is spanned of it, which makes up to 1e-5 of a score.
+    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. What a posterior
+    takes for spanned, all but 1e-10 λ of it, counts as spanned, which makes up to 1e-5 of a score.
 
-    Args:
-        oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. In
-            practice 1: nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as
-            many points as the effective dimension; at 2 within a tenth, with nearly twice the points.
-        projection: μ > 0, the scale below which directions are dropped, in reward units squared; None for the noise
-            variance (the smallest one where it differs), which balances regret and time.
-        accuracy: ε in (0, 1), which the theorem sets to 1/2.
+    The theorem asks for γ of ``theoretical_kors_oversampling``, which keeps nearly every point. At 1 nearly all
+    deviations are within an eighth of the exact ones, with 2.5 to 6 times as many points as the effective dimension; at
+    2 within a tenth, with nearly twice the points.
 
     Cost: O(m²) for each play of a bandit; O(u m²) time and O(u m) memory for a selection.
     """
 
-    oversampling: float = 1.0
-    projection: float | None = None
-    accuracy: float = 0.5
+    oversampling: float = 1.0  #: γ > 0.
+    projection: float | None = None  #: μ > 0: directions below are dropped, in reward units squared; None for least λ.
+    accuracy: float = 0.5  #: ε in (0, 1), which the theorem sets to 1/2.
 
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive, accuracy=checks.open_unit_interval)

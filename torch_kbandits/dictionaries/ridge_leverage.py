@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Generator, Tensor
 
 from torch_kbandits import checks
@@ -25,8 +24,7 @@ Resampling = Literal["fresh", "coupled", "growth"]
 class RidgeLeverageSampling(DictionaryRule):
     """Keep each played point independently with probability min(1, q̄ c τ), τ its ridge leverage score, c its plays.
 
-    An arm played c times is one point √c φ(x). If no draw succeeds the likeliest point is kept, so that the dictionary
-    is never empty. A size is drawn without replacement, in proportion to the probabilities.
+    If no draw succeeds the likeliest point is kept. A size is drawn without replacement, in proportion to these.
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
@@ -35,17 +33,14 @@ class RidgeLeverageSampling(DictionaryRule):
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
             practice 2 to 10.
-        resampling: how the dictionary of a round depends on the last one.
-            "fresh": not at all; every selection draws anew for all points.
-            "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
-            is in the dictionary while that is below its inclusion probability. For given scores the law is that of
-            "fresh", and far fewer points come and go. The points must keep their order, or their ``numbers``, and each
-            round must hand in an equal generator, as ``Bandit`` does.
-            "growth": as "coupled", but points of the dictionary stay.
+        resampling: how the dictionary of a round depends on the last one. "fresh": not at all. "coupled": each point
+            keeps one uniform for good, the i-th of the generator's sequence, and is in the dictionary while that is
+            below its inclusion probability: for given scores the law of "fresh", and far fewer points come and go.
+            The points must keep their order, or their ``numbers``, and each round must hand in an equal generator, as
+            ``Bandit`` does. "growth": as "coupled", but points of the dictionary stay.
 
-    Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
-    the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
-    instead, given all of them.
+    Many plays told at once look as if each brought something new. Where they would make up more than twice the
+    dictionary and 256 points, all points are scored recursively instead, given all of them.
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else O(u m²).
     """
@@ -83,8 +78,12 @@ class RidgeLeverageSampling(DictionaryRule):
         """Return min(1, q̄ c τ), (u,)."""
         scores = played.leverage_scores
         if scores is None or self._is_stale(scores, played):
-            scores = _recursive_leverage_scores(played, self.oversampling, generator)
-        return _inclusion_probabilities(scores, played.counts, self.oversampling)
+            scores = self._recursive_leverage_scores(played, generator)
+        return self._inclusion_probabilities(scores, played.counts)
+
+    def _inclusion_probabilities(self, scores: Tensor, counts: Tensor) -> Tensor:
+        """Return min(1, q̄ c τ), (u,)."""
+        return (self.oversampling * counts * scores).clamp(0.0, 1.0)
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
@@ -92,8 +91,36 @@ class RidgeLeverageSampling(DictionaryRule):
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not computed further in the rounds of a bandit
             return False
         size = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
-        wanted = float(_inclusion_probabilities(scores, new, self.oversampling).sum())
-        return wanted > FEW_POINTS + 2.0 * size
+        return float(self._inclusion_probabilities(scores, new).sum()) > FEW_POINTS + 2.0 * size
+
+    def _recursive_leverage_scores(self, played: PlayedPoints, generator: Generator | None) -> Tensor:
+        """Estimate the leverage scores of all points, (u,), given all of them, without ever forming their Gram matrix.
+
+        A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the
+        last dictionary, of at most ``max_size`` points, and resamples. Up to ``FEW_POINTS`` points scores are exact.
+
+        Source: Musco & Musco, NeurIPS 2017, Alg. 3 (recursive halving). Differs: scores come from the DTC posterior, as
+        in BKB, and the sampled points are not reweighted.
+        """
+        n, device = played.size, played.points.device
+        order, size = torch.randperm(n, generator=generator, device="cpu").to(device), min(n, FEW_POINTS)
+        level, dictionary = played.noise.expand(*played.noise.shape[:-1], n), order[:size][: played.max_size]
+        while True:
+            subset = order[:size]
+            points, counts, noise = played.points[..., subset, :], played.counts[subset], level[..., subset]
+            with torch.no_grad():
+                Z, targets = played.points[..., dictionary, :], points.new_zeros(size)
+                posterior, z = PredictionStrategy.nystrom_with_features(
+                    played.kernel, Z, points, targets, noise / counts
+                )
+                scores = (posterior.variance(points, z) / noise).to(points)
+            scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
+            if size == n:
+                return torch.empty_like(scores).scatter(0, subset, scores)
+            probabilities = self._inclusion_probabilities(scores, counts)
+            drawn = _drawn(probabilities, generator)
+            likeliest = probabilities[drawn].argsort(descending=True, stable=True)[: played.max_size]
+            dictionary, size = subset[drawn[likeliest]], min(n, 2 * size)
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
@@ -115,53 +142,6 @@ def guarantees_accuracy(
     needed = theoretical_oversampling(failure_probability, max(num_rounds, 1), accuracy)
     holds = isinstance(rule, RidgeLeverageSampling) and rule.resampling == "fresh" and rule.oversampling >= needed
     return holds, f"ridge leverage sampling, drawn afresh, with q̄ of at least {needed:.4g} by now"
-
-
-def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
-    """Return the ridge leverage scores of one play of each point, by the DTC posterior at a dictionary.
-
-    Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
-
-    Points (..., u, d), observed c times, counts (u,), with noise variances (..., u), have scores (u,), at most 1/c
-    where the dictionary (..., m, d) holds the point; with batch dimensions the largest. Cost: O(u m²).
-    """
-    with torch.no_grad():
-        targets = points.new_zeros(points.shape[-2])
-        posterior, z = PredictionStrategy.nystrom_with_features(kernel, dictionary, points, targets, noise / counts)
-        scores = (posterior.variance(points, z) / noise).to(points)
-    return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
-
-
-def _recursive_leverage_scores(played: PlayedPoints, oversampling: float, generator: Generator | None) -> Tensor:
-    """Estimate the leverage scores of all points, (u,), given all of them, without ever forming their Gram matrix.
-
-    A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the last
-    dictionary, of at most ``played.max_size`` points, and resamples. Up to ``FEW_POINTS`` points the scores are exact.
-
-    Source: Musco & Musco, NeurIPS 2017, Alg. 3 (recursive halving). Differs: scores come from the DTC posterior, as in
-    BKB, and the sampled points are not reweighted.
-    """
-    n, device = played.size, played.points.device
-    order = torch.randperm(n, generator=generator, device="cpu").to(device)
-    noise = played.noise.expand(*played.noise.shape[:-1], n)
-    size = min(n, FEW_POINTS)
-    dictionary = order[:size][: played.max_size]
-    while True:
-        subset = order[:size]
-        points, counts = played.points[..., subset, :], played.counts[subset]
-        scores = leverage_scores(points, noise[..., subset], counts, played.kernel, played.points[..., dictionary, :])
-        if size == n:
-            return torch.empty_like(scores).scatter(0, subset, scores)
-        probabilities = _inclusion_probabilities(scores, counts, oversampling)
-        drawn = _drawn(probabilities, generator)
-        likeliest = probabilities[drawn].argsort(descending=True, stable=True)[: played.max_size]
-        dictionary = subset[drawn[likeliest]]
-        size = min(n, 2 * size)
-
-
-def _inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
-    """Return min(1, q̄ c τ), (u,)."""
-    return (oversampling * counts * scores).clamp(0.0, 1.0)
 
 
 def _drawn(probabilities: Tensor, generator: Generator | None, uniforms: Tensor | None = None) -> Tensor:

@@ -66,8 +66,7 @@ def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:
 class Environment(Problem, ABC):
     """A bandit problem whose mean rewards are known, so that regret is measured without noise.
 
-    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured. Shapes,
-    dtypes and values that do not fit raise ``InputError``, here and in all problems.
+    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured.
 
     Attributes:
         arms, bounds: what may be played: arms (A, d), or a box (2, d), lower then upper; the other is None.
@@ -101,10 +100,9 @@ class Environment(Problem, ABC):
         regret = self.best_mean - self.mean(X)
         rounding = 1e-8 if regret.dtype == torch.float64 else 1e-4
         if bool((regret < -rounding * (1.0 + abs(self.best_mean))).any()):
-            raise NumericalError(
-                f"best_mean {float(self.best_mean):.10g} is not the maximum: row {int(regret.argmin())} of X has mean "
-                f"{float(self.best_mean - regret.min()):.10g}."
-            )
+            row, mean = int(regret.argmin()), float(self.best_mean - regret.min())
+            got = f"best_mean {float(self.best_mean):.10g} is not the maximum"
+            raise NumericalError(f"{got}: row {row} of X has mean {mean:.10g}.")
         return regret.clamp_min(0.0)
 
 
@@ -141,8 +139,7 @@ class ContextualEnvironment(Problem, RoundProblem):
     """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
-    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again. The
-    arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
+    the context of the round. The arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
 
     Attributes:
         context_dim: c, the columns of a context.

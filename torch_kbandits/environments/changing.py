@@ -191,8 +191,7 @@ class Drift(RKHSFunctions, DynamicEnvironment):
     """A function of a kernel's RKHS that moves at constant speed and spends a given variation budget.
 
     It moves on the sphere of functions of norm ρ, along a great circle: each step has the length P / (T − 1) exactly.
-    After at most a quarter of a circle it turns into a new random direction, so it does not come back. A budget of
-    1.57 ρ or more leads to an unrelated function; many times that, through as many of them.
+    After at most a quarter of a circle, 1.57 ρ of the budget, it turns into a new random direction.
 
     Args:
         variation_budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.

@@ -13,7 +13,6 @@ from torch_kbandits.environments.options import noise_variance, stationary_kerne
 from torch_kbandits.environments.problems import Classification, ContextualFunction
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
-from torch_kbandits.numerics.random import seed_for
 
 #: Ten anchor actions are drawn from these, without replacement.
 _GRID = np.arange(0, 1, 0.01)
@@ -22,7 +21,7 @@ _BOARD = ((0.0, 0.5, 0.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.0, 0.5, 0.0, 0.5), (0.0
 
 
 def bump(
-    *, lengthscale: float = 1.0, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 1.0, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Bump: five context columns, rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) on ten actions in [0, 1).
 
@@ -36,10 +35,10 @@ def bump(
         lengthscale: of the Gaussian kernel on joint points.
         noise_scale: standard deviation of the noise; λ is its square, and None without noise.
         problem_seed: addresses the actions (from 0, 0.01, …, 0.99, without replacement), a*, x* and w*; 123 is the
-            authors' problem. None: every seed has its own.
+            authors' problem.
         seed: addresses contexts and noise.
     """
-    generator, actions = _anchors(problem_seed, seed)
+    generator, actions = _anchors(problem_seed)
     best = float(actions[generator.choice(len(actions))])
     context, slopes = (torch.from_numpy(generator.uniform(least, 1, size=5)) for least in (0, -1))
     return _problem(partial(_bump, best, context, slopes), 5, actions, lengthscale, noise_scale, seed)
@@ -51,14 +50,14 @@ def _bump(best: float, context: Tensor, slopes: Tensor, X: Tensor) -> Tensor:
 
 
 def chessboard(
-    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
 
     Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is noise-free, and
     against the best action in the context, where theirs is against 1 in every one.
     """
-    return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+    return _problem(_chessboard, 1, _anchors(problem_seed)[1], lengthscale, noise_scale, seed)
 
 
 def _chessboard(X: Tensor) -> Tensor:
@@ -67,13 +66,13 @@ def _chessboard(X: Tensor) -> Tensor:
 
 
 def step_diagonal(
-    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Step Diagonal: 1 where |x − a − 0.15| < 0.1, 0.5 where |x − a + 0.15| < 0.1, else 0, on ten actions in [0, 1).
 
     All else is as in ``chessboard``.
     """
-    return _problem(_step_diagonal, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+    return _problem(_step_diagonal, 1, _anchors(problem_seed)[1], lengthscale, noise_scale, seed)
 
 
 def _step_diagonal(X: Tensor) -> Tensor:
@@ -114,11 +113,9 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
     return Classification(contexts, labels, 10, seed, kernel=on_contexts * on_labels, regularization=0.25)
 
 
-def _anchors(problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:
+def _anchors(problem_seed: int) -> tuple[np.random.RandomState, np.ndarray]:
     """Return the generator of the problem after its actions were drawn, and those, (10,)."""
-    if problem_seed is None:
-        number = seed_for(checks.whole_number("seed", seed), 0, "anchors") % 2**32
-    elif not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
+    if not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
         raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")
     # NumPy's legacy generator, as the authors' code has it, drawn from in their order: so their problem is in reach.
     generator = np.random.RandomState(number)

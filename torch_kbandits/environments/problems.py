@@ -183,8 +183,8 @@ class ContextualFunction(ContextualEnvironment):
 class Classification(ContextualEnvironment):
     """Labelled examples that come one a round: the action is a label, the reward 1 if it is the right one, else 0.
 
-    Actions are the rows of the identity. Every example comes once in an epoch of n rounds, each epoch in an order of
-    its own. Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
+    Actions are the rows of the identity. Every example comes once in an epoch of n rounds, each in an order of its own.
+    Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
 
     Args:
         contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.

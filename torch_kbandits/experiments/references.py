@@ -15,12 +15,8 @@ from torch_kbandits.numerics.random import generator_for
 class EnvironmentExpert:
     """Answers with the current mean rewards of a problem that changes, less its centre, with Gaussian noise.
 
-    The noise has an address, (seed, round), and is independent of that of the rewards.
-
-    Args:
-        environment: what is played; where nothing changes, ``InputError``.
-        noise_scale: standard deviation of the noise, at least 0, in reward units; None: as large as that of rewards.
-        batch: rewards told in a round of the bandit; its round r begins at the environment's round r · batch.
+    The noise is independent of that of the rewards and, without ``noise_scale`` in reward units, as large. A round r of
+    the bandit, of so many rewards as a batch has, begins at the environment's round r · batch.
     """
 
     def __init__(self, environment: AnyEnvironment, noise_scale: Any = None, batch: Any = 1) -> None:
@@ -48,9 +44,7 @@ class BestFixed:
     round to round, ``InputError``. Cost: the means of all arms in all rounds, once.
     """
 
-    def __init__(
-        self, *, environment: AnyEnvironment, horizon: int, candidates: object = None, bounds: object = None
-    ) -> None:
+    def __init__(self, *, environment: AnyEnvironment, horizon: int) -> None:
         fixed = environment.arms if isinstance(environment, Environment | DynamicEnvironment) else environment.actions
         if fixed is None:
             raise InputError("There is no best fixed arm: the environment is a box, or its rounds bring their own.")
@@ -78,9 +72,7 @@ class BestAnswer:
     addresses the arms that are asked about. Cost of a round: the means of as many arms.
     """
 
-    def __init__(
-        self, *, environment: AnyEnvironment, seed: int, candidates: object = None, questions: float = 6.0
-    ) -> None:
+    def __init__(self, *, environment: AnyEnvironment, seed: int, questions: float = 6.0) -> None:
         self.questions, self._expert = checks.positive("questions", questions), EnvironmentExpert(environment)
         self._arms, self._seed, self._round = self._expert.environment.arms, seed, 0
 

@@ -1,15 +1,14 @@
-"""What names in a spec stand for: kernels, widths and information gains, and code of your own.
+"""What names in a spec stand for: kernels, widths and information gains, and code of your own anywhere.
 
-``kernel = {name = "rbf", lengthscale = 0.2, outputscale = 1.0}``; ``beta = 2.0`` or
-``beta = {width = "igp-ucb", scale = 0.1, gain = "realized"}``. Code of your own is ``path/to/file.py:Class`` or
-``package.module:Class``, where a name of an algorithm, an environment, a kernel, a width or a memory may stand.
+``kernel = {name = "rbf", lengthscale = 0.2}``; ``beta = 2.0`` or ``beta = {width = "igp-ucb", scale = 0.1}``.
 """
 
 import hashlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter
@@ -28,16 +27,33 @@ from torch_kbandits.files import read_whole
 
 #: How code of one's own is named, for messages, and as a pattern: its file or module, its class.
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
-OWN_NAME = re.compile(r"(.*\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+OWN_NAME = re.compile(r"(?:.*\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.
 _OWN_KEYS = ("name", "width", "beta", "kernel", "memory")
-#: The names that a kernel table may have, and what each is.
-KERNELS = {
-    "rbf": "Gaussian, or squared exponential: smooth functions.",
-    "matern-2.5": "Matérn, ν = 2.5: twice differentiable functions.",
-    "matern-1.5": "Matérn, ν = 1.5: once differentiable functions.",
-    "matern-0.5": "Matérn, ν = 0.5: rough, continuous functions.",
-    "linear": "Inner product: linear functions through the origin.",
+
+
+def _stationary(name: str, summary: str) -> Callable[..., Kernel]:
+    def make(lengthscale: Any = 1.0, outputscale: float = 1.0) -> Kernel:
+        return stationary_kernel(name, lengthscale, outputscale, where="kernel.")
+
+    make.__doc__ = summary
+    return make
+
+
+def _linear(outputscale: float = 1.0) -> Kernel:
+    """Inner product: linear functions through the origin."""
+    kernel = LinearKernel().double()
+    kernel.variance = torch.tensor(checks.positive("kernel.outputscale", outputscale), dtype=torch.float64)
+    return kernel
+
+
+#: What makes each kernel in double precision.
+KERNELS: dict[str, Callable[..., Kernel]] = {
+    "rbf": _stationary("rbf", "Gaussian, or squared exponential: smooth functions."),
+    "matern-2.5": _stationary("matern-2.5", "Matérn, ν = 2.5: twice differentiable functions."),
+    "matern-1.5": _stationary("matern-1.5", "Matérn, ν = 1.5: once differentiable functions."),
+    "matern-0.5": _stationary("matern-0.5", "Matérn, ν = 0.5: rough, continuous functions."),
+    "linear": _linear,
 }
 WIDTHS: dict[str, type[Width]] = {
     "bayesian-gp-ucb": confidence.BayesianGPUCBWidth,
@@ -52,87 +68,78 @@ WIDTHS: dict[str, type[Width]] = {
     "randomized": confidence.RandomizedWidth,
     "self-normalized": confidence.SelfNormalizedWidth,
 }
-_GAINS = ("realized", "greedy", "certified-greedy")
+_GAINS: dict[str, Callable[..., InformationGain]] = {
+    "realized": confidence.RealizedGain,
+    "greedy": confidence.GreedyGain,
+    "certified-greedy": partial(confidence.GreedyGain, certified=True),
+}
+_RATES = {name: partial(confidence.RateGain, name) for name in ("rbf", "matern", "linear")}
 
 
-def kernel_options(name: str) -> dict[str, Any]:
-    """Return the options of a kernel with their defaults."""
-    return {"outputscale": 1.0} if name == "linear" else {"lengthscale": 1.0, "outputscale": 1.0}
+def build(
+    where: str,
+    kind: str,
+    value: Any,
+    known: Mapping[str, Callable[..., Any]],
+    words: Mapping[str, Any] | None = None,
+    key: str = "name",
+    also: Sequence[str] = (),
+) -> Any:
+    """Make what a name, or a table that has it under a key, stands for: one of those known, or own code.
 
-
-def width_options(name: str) -> dict[str, Any]:
-    """Return the options of a width with their defaults, ``inspect.Parameter.empty`` where there is none."""
-    known = parameters(WIDTHS.get(name) or load(name))
-    return known | ({"gain": "realized"} if "gain" in known else {})
+    Where the table is silent ``words`` are used: what the run knows. Options that are ``also`` there are the caller's.
+    """
+    options: dict[str, Any] = {key: value} if isinstance(value, str) else dict(table(where, value))
+    if key not in options:
+        raise InputError(f"{where} needs a {key}, one of {', '.join(known)}.")
+    name = options.pop(key)
+    made_by = load(name, where) if is_own(name) else known[pick(where, kind, name, known, OWN_FORMS)]
+    takes, shown = parameters(made_by), f"{kind} {title(name)!r}"
+    check_options(where, f"option of {shown}", options, [*takes, *also])
+    words = {} if words is None else words
+    given = {each: part for each, part in {**words, **options}.items() if each in takes and part is not None}
+    if missing := [each for each, default in takes.items() if default is Parameter.empty and each not in given]:
+        raise InputError(
+            f"{where}: {shown} needs {' and '.join(missing)}, which the environment does not know; give it."
+        )
+    if "gain" in given:
+        given["gain"] = build_gain(f"{where}.gain", given["gain"], words)
+    return made_by(**given)
 
 
 def build_kernel(where: str, value: Any) -> Kernel:
-    """Make a kernel in double precision from its name or its table; that of own code has the words of its class."""
-    if is_own(value):
-        return build_own(where, value, Kernel, "a GPyTorch kernel").double()
-    name, entry = _entry(where, "kernel", "name", value, KERNELS)
-    check_options(where, f"option of kernel {name!r}", entry, kernel_options(name))
-    outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
-    if name != "linear":
-        return stationary_kernel(name, entry.get("lengthscale", 1.0), outputscale, where=f"{where}.")
-    kernel = LinearKernel().double()
-    kernel.variance = torch.tensor(outputscale, dtype=torch.float64)
-    return kernel
+    """Make a kernel in double precision."""
+    kernel = build(where, "kernel", value, KERNELS)
+    checks.instance(where, kernel, Kernel, "a GPyTorch kernel")
+    return kernel.double()
 
 
 def build_width(where: str, value: Any, words: Mapping[str, Any]) -> float | Width:
     """Make the width that a spec names: a number, a name, or a table with ``width`` and its options.
 
-    Of every width: ``scale``, a factor on it, and ``double``, whether its ``norm_bound`` is only a first guess. Where
-    the table is silent ``words`` are used: what the run knows, such as noise_scale, norm_bound and candidates.
+    Of every width: ``scale``, a factor on it, and ``double``, whether its ``norm_bound`` is only a first guess.
     """
     if not isinstance(value, str | Mapping):
         return checks.non_negative(where, value)
-    name, options = _entry(where, "width", "width", value, WIDTHS)
-    scale, double, known = options.get("scale"), options.get("double", False), width_options(name)
-    check_options(where, f"option of width {title(name)!r}", options, [*known, "scale", "double"])
-    checks.optional(checks.non_negative)(f"{where}.scale", scale)
-    if not isinstance(double, bool) or (double and "norm_bound" not in known):
-        raise InputError(f"{where}.double must be true or false, and of a width with a norm_bound, got {double!r}.")
     if "candidates" in words:
         words = {"num_arms": len(words["candidates"]), **words}
-    given = {key: value for key, value in {**known, **words, **options}.items() if key in known and value is not None}
-    if missing := [key for key, value in given.items() if value is Parameter.empty]:
-        lack = f"width {title(name)!r} needs {missing[0]}"
-        raise InputError(f"{where}: {lack}, which the environment does not know; give it.")
-    if "gain" in given:
-        given["gain"] = build_gain(f"{where}.gain", given["gain"], words)
-    width: Any = (WIDTHS.get(name) or load(name))(**given)
+    width = build(where, "width", value, WIDTHS, words, "width", ("scale", "double"))
     checks.instance(where, width, Width, "a Width")
+    scale, double = (value.get("scale"), value.get("double", False)) if isinstance(value, Mapping) else (None, False)
+    if not isinstance(double, bool) or (double and not hasattr(width, "norm_bound")):
+        raise InputError(f"{where}.double must be true or false, and of a width with a norm_bound, got {double!r}.")
     width = confidence.GuessAndDouble(width) if double else width
-    return width if scale is None else confidence.ScaledWidth(width, scale)
+    return width if scale is None else confidence.ScaledWidth(width, checks.non_negative(f"{where}.scale", scale))
 
 
 def build_gain(where: str, value: Any, words: Mapping[str, Any]) -> InformationGain:
     """Make the information gain that a spec names, from what the run knows."""
     if isinstance(value, Mapping):
-        check_options(where, "option of a rate", table(where, value), ("rate", "dimension", "nu", "constant"))
-        if "rate" not in value:
-            raise InputError(f'{where} needs a rate, as in {{rate = "rbf"}}; got {dict(value)!r}.')
-        options = {"dimension": words["candidates" if "candidates" in words else "bounds"].shape[-1], **value}
-        return confidence.RateGain(options.pop("rate"), **options)
+        space = words["candidates" if "candidates" in words else "bounds"]
+        return build(where, "rate", value, _RATES, {"dimension": space.shape[-1]}, "rate")
     if not isinstance(value, str):
         return confidence.ConstantGain(checks.non_negative(where, value))
-    if pick(where, "information gain", value, _GAINS) == "realized":
-        return confidence.RealizedGain()
-    needed = ("kernel", "candidates", "horizon", "regularization")
-    if missing := [key for key in needed if words.get(key) is None]:
-        raise InputError(f"{where}: the greedy gain needs {' and '.join(missing)}, and the environment has none.")
-    return confidence.GreedyGain(*(words[key] for key in needed), certified=value == "certified-greedy")
-
-
-def _entry(where: str, kind: str, key: str, value: Any, known: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name, in a registry or of own code, and the options of a name or a table that has it under a key."""
-    options = {key: value} if isinstance(value, str) else dict(table(where, value))
-    if key not in options:
-        raise InputError(f"{where} needs a {key}, one of {', '.join(known)}.")
-    name = options.pop(key)
-    return name if is_own(name) else pick(where, kind, name, known, OWN_FORMS), options
+    return build(where, "information gain", value, _GAINS, words)
 
 
 # ---------------------------------------------------------------- own code
@@ -167,17 +174,6 @@ def versioned(name: str) -> str:
 def load(name: str, where: str = "") -> Any:
     """Return the class or the function that a name of own code stands for; another name as it is, for registries."""
     return _found(name, where or name)[0] if is_own(name) else name
-
-
-def build_own(where: str, value: Any, kind: type = object, hint: str = "") -> Any:
-    """Make what a name or a table with ``name`` and the words of its class stands for, of a kind if one is given."""
-    words = {"name": value} if isinstance(value, str) else dict(table(where, value))
-    name = words.pop("name")
-    made_by = load(name, where)
-    check_options(where, f"option of {title(name)}", words, parameters(made_by))
-    piece = made_by(**words)
-    checks.instance(where, piece, kind, hint)
-    return piece
 
 
 def reason(error: BaseException) -> str:

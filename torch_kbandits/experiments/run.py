@@ -38,13 +38,10 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an experiment.
+    """What came of an experiment: the finished runs in the order of the spec, and those that raised.
 
-    Args:
-        records: the finished runs in the order of the spec, those of earlier calls among them.
-        failures: the runs that raised; nothing is recorded of them.
-        skipped: how many runs were finished before this call.
-        notes: the news on standard error: failed runs, lost lines of the records, warnings (once for each label).
+    How many were ``skipped`` were finished before the call; ``notes`` is the news that went to standard error: failed
+    runs, lost lines of the records, warnings (once for each label).
     """
 
     records: list[Record]
@@ -63,12 +60,8 @@ def run_experiment(
 
     Args:
         spec: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
-        directory: where records are; made if it does not exist.
+        directory: where records are; made if it does not exist. ``InputError`` if another call is writing there.
         workers: parallel processes, by default and at most one for each core. With one, runs are made in this process.
-
-    Raises:
-        InputError: if the spec says what cannot be, or another call is writing to the directory.
-        KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
     if not isinstance(spec, ExperimentSpec):
         spec = load_spec(spec) if isinstance(spec, str | Path) else parse_spec(spec)

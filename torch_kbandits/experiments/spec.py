@@ -130,7 +130,7 @@ def load_spec(path: str | Path) -> ExperimentSpec:
 def parse_spec(
     content: Mapping[str, Any], default_name: str = "experiment", folder: str | Path = "."
 ) -> ExperimentSpec:
-    """Make an experiment from a table. Names and options are checked; their values, before anything runs.
+    """Make an experiment from a table; ``InputError`` if a name, an option or a key is not known or is missing.
 
     Args:
         content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
@@ -140,9 +140,6 @@ def parse_spec(
             ``path/to/file.py:Class`` or ``package.module:Class``; so is that of a kernel, a width or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.
-
-    Raises:
-        InputError: if a name, an option or a key is not known, or one is missing.
     """
     check_options("the spec", "key", registry.table("the spec", content), _KEYS)
     if missing := [key for key in ("rounds", "environments", "algorithms") if key not in content]:
@@ -173,13 +170,10 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
 
 
 def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the table that ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1`` stands for.
-
-    ``option`` is where it was typed, for messages; ``known`` are the names that are not of own code.
-    """
+    """Return the table that ``bkb:oversampling=5,label=large``, typed at an option, stands for; or of own code."""
     name, _, rest = text.partition(":")
     if name not in known and (mine := re.fullmatch(rf"({registry.OWN_NAME.pattern})(?::(.*))?", text, re.DOTALL)):
-        name, rest = mine[1], mine.groups()[-1] or ""
+        name, rest = mine[1], mine[2] or ""
     # Commas in quotes and brackets divide nothing.
     parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^]]*\]|\{(?:[^{}]|\{[^}]*\})*\}|[^,])+""", rest)
     return {"name": name, **dict(parse_assignment(part, option) for part in parts if part.strip())}
@@ -213,10 +207,10 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     one, known = kind.removesuffix("s"), (environments if kind == "environments" else algorithms).names()
     for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
-        for key in ("name", "label"):
-            if not isinstance(registry.table(where, table).get(key, ""), str) or "name" not in table:
-                raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
-        name, title, batch = table["name"], registry.title(table["name"]), table.get("batch", 1)
+        name, label, batch = registry.table(where, table).get("name"), table.get("label", ""), table.get("batch", 1)
+        if not isinstance(name, str) or not isinstance(label, str):
+            raise InputError(f"{where} needs a name, and may have a label, that are strings; got {name!r}, {label!r}.")
+        title = registry.title(name)
         if not registry.is_own(name):
             pick(where, one, name, known, registry.OWN_FORMS)
         options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
@@ -225,7 +219,7 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
         check_options(where, f"option of {one} {title!r}", options, taken if one == "environment" else set(taken))
         if batch != "rule":
             checks.positive_integer(f"{where}.batch", batch)
-        label = table.get("label", title)
+        label = label or title
         if label in found:
             raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
         found[label] = Entry(name, label, options, _settings(f"{where}.settings", table), batch)

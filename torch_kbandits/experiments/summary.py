@@ -35,12 +35,10 @@ class Record:
     Args:
         key: the digest of the configuration; equal keys are the same run.
         algorithm, environment: label, name and options; the algorithm's batch.
-        settings: what the algorithm was given instead of what the environment knows.
-        rounds, record_every, seed: as in ``ExperimentSpec``.
+        settings, rounds, record_every, seed: as in ``ExperimentSpec``.
         versions: of the packages and of Python.
         recorded_rounds: counted from 1; one entry for each of the next three.
-        cumulative_regret: pseudo-regret, in reward units.
-        cumulative_seconds: of ask and tell.
+        cumulative_regret, cumulative_seconds: pseudo-regret, in reward units; of ask and tell.
         dictionary_size: inducing points.
         recommended_mean: the true mean reward of the point recommended at the end; None if there is none.
         best_mean: the largest mean reward; None with contexts and where means change, as is the former.
@@ -105,10 +103,9 @@ class Difference:
     """What is the difference from a baseline, seed by seed: its median.
 
     Attributes:
-        lower, upper: an interval that holds the median of all seeds there could be with 95 % probability, whatever
-            their distribution: two of the differences, by their order. None where there are fewer than six.
-        wins: how many differences are below zero.
-        pairs: how many there are.
+        lower, upper: hold the median of all seeds there could be with 95 % probability, whatever their distribution;
+            None of fewer than six differences.
+        wins, pairs: how many differences are below zero, and how many there are.
     """
 
     median: float
@@ -160,9 +157,7 @@ class Group(NamedTuple):
 def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
     """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
 
-    Returns:
-        The records in their order, one for each key, and what was lost: a line of words for each line of the file that
-        is no record, such as the last one of a run that was killed while it wrote.
+    They come in their order, one for each key, with a line of words for each line of the file that is no record.
     """
     file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
     try:
@@ -227,8 +222,7 @@ def outside_median(number: int) -> int:
 def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
     """Return the runs that differ in the seed alone, together, in the order in which environments come.
 
-    Two configurations under one label, as a records file has after a change of the spec, get a number behind it. A
-    baseline of which there is no run is refused; the message has the nearest label.
+    Of several configurations under one label, as a file has after a change of the spec, later ones are numbered.
     """
     kinds: dict[str, list[Record]] = {}
     for record in records:
@@ -257,27 +251,20 @@ def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
     """Return a row for each algorithm on each environment, in the order in which they come.
 
-    Args:
-        records: finished runs.
-        baseline: the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
+    A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
     """
     rows = []
     for environment, algorithm, runs, pairs in group(records, baseline):
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
         apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
-        row = Row(
-            environment=environment,
-            algorithm=algorithm,
-            rounds=runs[0].rounds,
-            seeds=len(runs),
-            regret=estimate([run.cumulative_regret[-1] for run in runs]),
-            simple_regret=estimate(simple) if len(simple) == len(runs) else None,
-            seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
-            dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-            difference=difference(apart) if apart else None,
+        regret, seconds, size = (
+            estimate([getattr(run, name)[-1] for run in runs])
+            for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
         )
-        rows.append(row)
+        missed = estimate(simple) if len(simple) == len(runs) else None
+        known = (environment, algorithm, runs[0].rounds, len(runs), regret, missed, seconds, size)
+        rows.append(Row(*known, difference(apart) if apart else None))
     return rows
 
 

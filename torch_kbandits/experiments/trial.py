@@ -3,8 +3,8 @@
 import inspect
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -57,10 +57,8 @@ class Replay:
     """What a replay found.
 
     Args:
-        rewards: (m,), those of the rounds that the bandit played, in order.
-        rows: (m,), the interactions of the log that they come from, from 0.
-        offered: the interactions that were gone through.
-        accepted: those of them on which the bandit was asked; the others make up for uneven logging.
+        rewards, rows: (m,), of the rounds that the bandit played, and the interactions of the log that they are from.
+        offered, accepted: the interactions that were gone through, and on which the bandit was asked.
         mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
             independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
     """
@@ -198,14 +196,14 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         words["beta"] = build_width("beta", words["beta"], of_width)
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    words |= {key: registry.build_own(key, value) for key, value in words.items() if registry.is_own(value)}
+    words |= {key: registry.build(key, key, value, {}) for key, value in words.items() if registry.is_own(value)}
     if "gain" in words:
         words["gain"] = build_gain("gain", words["gain"], of_width)
     title, made_by = registry.title(trial.algorithm.name), registry.load(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
-    words = {key: value for key, value in words.items() if key in takes} | space
+    words = {key: value for key, value in (words | space).items() if key in takes}
     needed = [key for key, word in takes.items() if word.default is inspect.Parameter.empty]
     if "prior" in takes:  # which stands for these
         needed += ["kernel", "regularization"]
@@ -222,18 +220,25 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
 
 def run_one(trial: Trial) -> tuple[Record, list[str]]:
     """Make one run, with torch's generator left as it was; return its record and the distinct warnings it drew."""
-    with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        environment = build_environment(trial)
-        bandit, recommended = build_bandit(trial, environment), None
-        words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
-        trace = play(bandit, environment, trial.rounds, **words)
-        if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
-            with suppress(EmptyHistoryError):
-                recommended = float(environment.mean(bandit.recommend()))
+    key, config = trial.key, trial.config()  # of own code as it is now
+    threads, recommended = torch.get_num_threads(), None
+    torch.set_num_threads(1)  # sums depend on how they are split
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(record=True) as caught:
+            torch.manual_seed(seed_for(trial.seed, 0, key))
+            warnings.simplefilter("default")
+            environment = build_environment(trial)
+            bandit = build_bandit(trial, environment)
+            words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
+            trace = play(bandit, environment, trial.rounds, **words)
+            if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
+                with suppress(EmptyHistoryError):
+                    recommended = float(environment.mean(bandit.recommend()))
+    finally:
+        torch.set_num_threads(threads)
     record = Record(
-        key=trial.key,
-        **trial.config(),
+        key=key,
+        **config,
         versions=versions(),
         recorded_rounds=trace.rounds,
         cumulative_regret=trace.regret,
@@ -257,16 +262,3 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
-
-
-@contextmanager
-def _quiet_thread(trial: Trial) -> Iterator[None]:
-    """One thread, because sums depend on the split, and a global generator that depends on the trial alone."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_for(trial.seed, 0, trial.key))
-            yield
-    finally:
-        torch.set_num_threads(threads)

@@ -43,9 +43,9 @@ class GroupedKernel(BatchedKernel):
 
         k(x, x') = k₀(x / ℓ, x' / ℓ),   ℓ_j = lengthscale[groups[j]]
 
-    A choice that is encoded in several columns, such as one-hot, has one length scale this way; with one for each
-    column nothing is known of a value until it is tried. With 1/√2 for the value taken and 0 otherwise, as in
-    ``ParameterSpace``, this is the kernel on Hamming distances at encodings, and between them it is smooth.
+    A choice that is encoded in several columns has one length scale this way; with one for each column nothing is known
+    of a value until it is tried. With 1/√2 for the value taken and 0 otherwise, as in ``ParameterSpace``, this is the
+    kernel on Hamming distances at encodings, and smooth between them.
 
     Args:
         base_kernel: k₀, a stationary kernel; a copy is kept, with length scale 1 that no fit moves.
@@ -108,9 +108,6 @@ class GroupedKernel(BatchedKernel):
 
 
 def _divided(kernel: GroupedKernel, columns: Array) -> Terms:
-    """Return the formula of the base kernel, whose columns are divided by the length scales."""
-    if kernel.columns.shape[-1] != len(columns):
-        raise ValueError("The columns are not those of the groups.")
     return terms_of(kernel.base_kernel, columns / kernel._scale.detach().double().cpu().numpy().reshape(-1, 1))
 
 
@@ -131,10 +128,10 @@ class SpaceTimeKernel(BatchedKernel):
         checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
         for part in space_kernel.modules():
             if isinstance(part, (SpaceTimeKernel, TimeKernel)):
+                names = f"{type(part).__name__} in {type(space_kernel).__name__}"
                 raise InputError(
-                    f"space_kernel must be on space alone: {type(part).__name__} in {type(space_kernel).__name__} would"
-                    " take a column of space for the time. For a sum with a kernel on time leave out a TemporalPrior, "
-                    "give candidates=Timed(...) and SpaceTimeKernel(space, ForgettingKernel(ε)) + on_time."
+                    f"space_kernel must be on space alone: {names} would take a column of space for the time. For a "
+                    "sum leave out a TemporalPrior and give candidates=Timed(...)."
                 )
         super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)

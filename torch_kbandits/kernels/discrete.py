@@ -76,10 +76,7 @@ class PrecomputedKernel(Kernel):
     def _indices(self, X: Tensor) -> Tensor:
         checks.same_kind("arm indices", X, self.covariance)
         if X.shape[-1] != 1:
-            raise InputError(
-                f"arm indices must have one column, shape (n, 1); got {checks.describe(X)}. Beside others name it: "
-                "active_dims=(i,)."
-            )
+            raise InputError(f"arm indices must be one column, named by active_dims=(i,); got {checks.describe(X)}.")
         values, size = X.squeeze(-1), self.covariance.shape[-1]
         known = (values >= 0) & (values < size) & (values == values.round())
         if not bool(known.all()):
@@ -98,8 +95,6 @@ class PerActionLinearKernel(BatchedKernel):
     Args:
         context_dim: c >= 0, the number of context columns, the first of a joint point; the others are the action.
         kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
-
-    Cost: O(n n' d).
     """
 
     def __init__(self, context_dim: int, **kwargs: Any) -> None:
@@ -117,7 +112,6 @@ class PerActionLinearKernel(BatchedKernel):
 
 
 def _per_action(kernel: PerActionLinearKernel, columns: Array) -> Terms:
-    """Return 1[a = a'] + ⟨x, x'⟩ · 1[a = a']."""
     context, action = columns[: kernel.context_dim], columns[kernel.context_dim :]
     same = factor(EQUAL, 1.0, action)
     return [(1.0, [same]), (1.0, [factor(LINEAR, 1.0, context), same])]

@@ -26,10 +26,9 @@ def bounded(lower: float, upper: float) -> Interval:
 
 
 class TimeKernel(Kernel):
-    """A kernel on one column of time with one number, learned with the other hyperparameters.
+    """A kernel on one column of time with one number, learned with the others unless ``requires_grad_(False)``.
 
-    ``requires_grad_(False)`` fixes it. It is kept in double precision until ``.to`` or a model casts it: GPyTorch's own
-    setters round it to single. Cost: O(n m) for n times against m.
+    It is kept in double precision until ``.to`` or a model casts it. Cost: O(n m) for n times against m.
     """
 
     #: The name of the number, and below what it lies from 0.
@@ -59,11 +58,12 @@ class TimeKernel(Kernel):
         self.initialize(**{f"raw_{name}": inverse(self._checked(exact))})
 
     def _checked(self, value: Tensor) -> Tensor:
-        if not bool(((value >= 0.0) & (value < self._below)).all()):
-            limits = "finite and at least 0" if math.isinf(self._below) else f"at least 0 and below {self._below:g}"
+        name, below = self._number, self._below
+        if not bool(((value >= 0.0) & (value < below)).all()):
+            limits = "finite and at least 0" if math.isinf(below) else f"at least 0 and below {below:g}"
             raise InputError(
-                f"{self._number} must be {limits}, got {value.flatten().tolist()}. If an optimiser went there, give a "
-                f"{self._number}_constraint that maps to the inside, such as Interval(0.0, 1.0) or Positive()."
+                f"{name} must be {limits}, got {value.flatten().tolist()}. If an optimiser went there, give a "
+                f"{name}_constraint that maps to the inside, such as Interval(0.0, 1.0) or Positive()."
             )
         return value
 
@@ -71,9 +71,8 @@ class TimeKernel(Kernel):
         """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
         for X in (x1, x2):
             if X.shape[-1] != 1:
-                raise InputError(
-                    f"A kernel on time takes one column, the time; got {checks.describe(X)}. Name it: active_dims=(i,)."
-                )
+                got = checks.describe(X)
+                raise InputError(f"A kernel on time takes one column, named by active_dims=(i,); got {got}.")
             checks.precise_times(X)
         number = self._checked(self._value()).to(x1)
         if diag:
@@ -91,8 +90,6 @@ class ForgettingKernel(TimeKernel):
     Times a spatial kernel it is the prior of TV-GP-UCB, a function of which each unit of time replaces a share ε::
 
         ForgettingKernel(0.03, active_dims=(2,)) * MaternKernel(active_dims=(0, 1))
-
-    ε is learned with the other hyperparameters. Gradients with respect to times are 0 where two times agree.
 
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, §2.2; times need not be whole numbers.
 
@@ -121,17 +118,15 @@ class ForgettingKernel(TimeKernel):
 
 
 def _exponential(kernel: ForgettingKernel, columns: Array) -> Terms:
-    """Return it as an exponential of distances in time."""
-    forgetting = float(kernel.forgetting)
-    if len(columns) != 1 or not 0.0 <= forgetting < 1.0:
-        raise ValueError("It is not on one column, or its share is out of range.")
-    return [(1.0, [factor(EXPONENTIAL, -0.5 * math.log1p(-forgetting), columns)])]
+    if len(columns) != 1:
+        raise ValueError("It is not on one column.")
+    return [(1.0, [factor(EXPONENTIAL, -0.5 * math.log1p(-float(kernel.forgetting)), columns)])]
 
 
 class WienerKernel(TimeKernel):
     """rate · (min(t, t') − origin) on one column of time: a random walk in continuous time.
 
-    Times a spatial kernel it is the drift of a function. One that has variance before it drifts is a sum::
+    Times a spatial kernel it is the drift of a function, of which the sum has variance before it drifts::
 
         space = MaternKernel(active_dims=(0, 1))
         space + WienerKernel(0.1, active_dims=(2,)) * space

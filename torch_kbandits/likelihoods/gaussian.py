@@ -25,10 +25,9 @@ from torch_kbandits.memory import Growth, ages, negligible
 
 
 class AgeingNoise(Noise):
-    """The noise model of ``UncertaintyInjectionLikelihood``, whose times stay in double precision; see there."""
+    """The noise model of ``UncertaintyInjectionLikelihood``, whose ``now`` stays in double precision; see there."""
 
     now: Tensor
-    times: Tensor | None
     raw_noise: Parameter
     raw_noise_constraint: Interval
 
@@ -37,14 +36,13 @@ class AgeingNoise(Noise):
         growth: Growth,
         level: float,
         now: float,
-        made: int | Tensor,
+        time_column: int,
         max_variance: float | None,
         constraint: Interval,
         batch_shape: torch.Size,
     ) -> None:
         super().__init__()
-        self.max_variance, self._growth = max_variance, growth
-        self.time_column, times = (None, made) if isinstance(made, Tensor) else (made, None)
+        self.max_variance, self.time_column, self._growth = max_variance, time_column, growth
         self._name = f"raw_{growth.parameter}"  # by name, so that the state of another growth does not load
         for name, value, kept in (("raw_noise", level, Positive()), (self._name, growth.value, constraint)):
             raw = torch.zeros(*batch_shape, 1, dtype=torch.float64)
@@ -53,13 +51,11 @@ class AgeingNoise(Noise):
             self.initialize(**{name: kept.inverse_transform(raw.new_tensor(value))})
         self._checked_growth_parameter()
         self.register_buffer("now", torch.tensor(now, dtype=torch.float64))
-        self.register_buffer("times", None if times is None else times.detach().to(torch.float64, copy=True))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        now, times = self.now, self.times
+        now = self.now
         super()._apply(fn, recurse)
         self.now = now.to(self.now.device)
-        self.times = None if times is None else times.to(self.now.device)
         return self
 
     @property
@@ -77,45 +73,27 @@ class AgeingNoise(Noise):
         *params: Any,
         shape: torch.Size | None = None,
         noise: Tensor | None = None,
-        fresh: bool = False,
         cut_off: bool | None = None,
         **kwargs: Any,
     ) -> DiagLinearOperator:
         """Return the noise of observations at inputs (..., n, d), or a list of them, as a diagonal of a shape (..., n).
 
-        Fresh ones are of age 0. What is above the largest variance is cut off, by default unless in training.
+        What is above the largest variance is cut off, by default unless in training.
         """
         if noise is not None:
             return DiagLinearOperator(noise)
-        X = params[0] if params else None
-        if X is not None and not isinstance(X, Tensor):
-            X = next(iter(X))
-        shape = X.shape[:-1] if shape is None and X is not None else shape
-        if shape is None:
-            raise InputError("The noise of observations has the shape of their inputs: give the inputs, or a shape.")
-        level, value = self.noise, self._checked_growth_parameter()
-        level, value = (level, value) if X is None else (level.to(X), value.to(X))
-        variance = level
-        if not fresh:
-            age = ages(self._times(X, shape[-1]), self.now).to(level)
-            variance = self._growth.formula(age, level, value)
-            if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
-                dropped = (variance > self.max_variance) & (age > 0.0)
-                variance = torch.where(dropped, negligible(level), variance)
-        return DiagLinearOperator(variance.expand(torch.broadcast_shapes(variance.shape, shape)))
-
-    def _times(self, X: Tensor | None, n: int) -> Tensor:
-        """Return when the observations were made, (..., n)."""
-        if self.times is not None:
-            if self.times.shape[-1] != n:
-                raise InputError(f"times has {self.times.shape[-1]} observations and the model has {n}: give each one.")
-            return self.times
-        column = cast(int, self.time_column)
-        if X is None:
+        if not params or params[0] is None:
             raise InputError("The time is a column of the inputs: give them, likelihood(f, X), mll(f, targets, X).")
-        if not -X.shape[-1] <= column < X.shape[-1]:
-            raise InputError(f"time_column is {column} and the inputs are {checks.describe(X)}.")
-        return X[..., column]
+        X = params[0] if isinstance(params[0], Tensor) else next(iter(params[0]))
+        if not -X.shape[-1] <= self.time_column < X.shape[-1]:
+            raise InputError(f"time_column is {self.time_column} and the inputs are {checks.describe(X)}.")
+        level, value = self.noise.to(X), self._checked_growth_parameter().to(X)
+        age = ages(X[..., self.time_column], self.now).to(level)
+        variance = self._growth.formula(age, level, value)
+        if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
+            variance = torch.where((variance > self.max_variance) & (age > 0.0), negligible(level), variance)
+        shape = X.shape[:-1] if shape is None else shape
+        return DiagLinearOperator(variance.expand(torch.broadcast_shapes(variance.shape, shape)))
 
     def _checked_growth_parameter(self) -> Tensor:
         value = self.growth_parameter
@@ -134,9 +112,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     ``NystromGP``. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
 
     λ and the number of the growth are learned with the other hyperparameters; ``noise_covar.requires_grad_(False)``
-    fixes them. With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times``
-    predictions are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on
-    points made now.
+    fixes them. Where the function does not depend on the time give a kernel of the other columns, ``active_dims``.
 
     Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
 
@@ -145,8 +121,6 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         regularization: λ > 0, in reward units squared.
         now: the time at which the posterior is asked for, not before any observation.
         time_column: which column of the inputs is the time; an input transform must leave it as it is.
-        times: in its place the times of the training points (..., n), for inputs without time. They and ``now`` stay in
-            double precision whatever that of the model.
         max_variance: observations whose variance exceeds it get ``memory.negligible(λ)``, so that they count nothing;
             more than λ. Not while hyperparameters are learned: the marginal likelihood would jump.
         growth_constraint: of the rate or η; by default its range as a bound, which ``fit_gpytorch_mll`` keeps. A loop
@@ -162,8 +136,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         *,
         regularization: float,
         now: float,
-        time_column: int | None = None,
-        times: Tensor | None = None,
+        time_column: int,
         max_variance: float | None = None,
         growth_constraint: Interval | None = None,
         batch_shape: torch.Size | tuple[int, ...] = (),
@@ -171,20 +144,11 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         checks.instance("growth", growth, Growth, "a growth such as QuadraticGrowth(1.0)")
         checks.absent_or("growth_constraint", growth_constraint, Interval, "a GPyTorch constraint")
         regularization = checks.positive("regularization", regularization)
-        if (time_column is None) == (times is None):
-            raise InputError("Give either time_column, the column of the inputs that is the time, or times.")
-        now = checks.finite_number("now", now)
-        if times is None:
-            made = checks.whole_number("time_column", time_column)
-        else:
-            made = checks.finite("times", checks.floating_tensor("times", times))
-            if made.dim() == 0:
-                raise InputError(f"times must have a time for each training point, got {checks.describe(times)}.")
-            ages(made, made.new_tensor(now))
+        now, time_column = checks.finite_number("now", now), checks.whole_number("time_column", time_column)
         if max_variance is not None and checks.positive("max_variance", max_variance) <= regularization:
             raise InputError(f"max_variance must be above regularization, {regularization:g}, got {max_variance!r}.")
         constraint, batch = growth_constraint or bounded(*growth.bounds), checks.batch_shape(batch_shape)
-        super().__init__(AgeingNoise(growth, regularization, now, made, max_variance, constraint, batch))
+        super().__init__(AgeingNoise(growth, regularization, now, time_column, max_variance, constraint, batch))
 
     @property
     def now(self) -> Tensor:
@@ -193,13 +157,11 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
 
     @now.setter
     def now(self, value: float | Tensor) -> None:
-        now = self.noise_covar.now.new_tensor(checks.finite_number("now", cast(float, value)))
-        self.check_time(now)
-        self.noise_covar.now = now
+        self.noise_covar.now = self.noise_covar.now.new_tensor(checks.finite_number("now", cast(float, value)))
 
     @property
-    def time_column(self) -> int | None:
-        """Which column of the inputs is the time; None if there are ``times``."""
+    def time_column(self) -> int:
+        """Which column of the inputs is the time."""
         return self.noise_covar.time_column
 
     @property
@@ -228,40 +190,21 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         """The rate, or η, (..., 1)."""
         return self.noise_covar.growth_parameter
 
-    def check_time(self, now: Tensor, inputs: Tensor | None = None) -> None:
-        """Refuse a ``now`` (0-dim) before a known observation: ``times``, or those at the inputs (..., n, d)."""
-        noise = self.noise_covar
-        if noise.times is not None:
-            ages(noise.times, now)
-        elif inputs is not None:
-            ages(inputs[..., noise.time_column], now)
-
     def observation_noise(self, X: Tensor) -> Tensor:
         """Return the variances (..., n) of observations made at inputs X (..., n, d), as a posterior counts them."""
         return self.noise_covar(X, shape=X.shape[:-1], cut_off=True).diagonal(dim1=-1, dim2=-2)
 
     def get_fantasy_likelihood(self, **kwargs: Any) -> Self:
-        """Return a copy for a model with more observations; GPyTorch does not say how many, so without ``times``."""
-        if self.time_column is None:
-            raise InputError("To condition this model on more observations make the time a column of the inputs.")
-        return self.joined_by(0, kwargs.get("noise"))
-
-    def joined_by(self, count: int, noise: Tensor | None = None) -> Self:
-        """Return a copy for a model with ``count`` more observations; where there are ``times``, they are made now."""
-        if noise is not None:
+        """Return a copy for a model with more observations."""
+        if kwargs.get("noise") is not None:
             raise InputError("The noise of an observation follows from its age here: leave noise out.")
-        copy = deepcopy(self)
-        times = copy.noise_covar.times
-        if times is not None:
-            copy.noise_covar.times = torch.cat([times, copy.now.to(times).expand(*times.shape[:-1], count)], dim=-1)
-        return copy
+        return deepcopy(self)
 
     def _shaped_noise_covar(self, base_shape: torch.Size, *params: Any, **kwargs: Any) -> Tensor | LinearOperator:
         # GPyTorch passes training inputs as a list, and test inputs as a tensor or not at all. What is predicted is not
         # an observation that could be dropped, however old.
         of_training = self.training or (len(params) > 0 and not isinstance(params[0], Tensor))
-        words = {"fresh": self.time_column is None and not of_training, "cut_off": of_training and not self.training}
-        return self.noise_covar(*params, shape=base_shape, **words, **kwargs)
+        return self.noise_covar(*params, shape=base_shape, cut_off=of_training and not self.training, **kwargs)
 
 
 def at_time(model: Module, now: float) -> None:
@@ -272,7 +215,8 @@ def at_time(model: Module, now: float) -> None:
     if not ageing:
         raise InputError("No part of the model has an UncertaintyInjectionLikelihood: give it one as likelihood.")
     for part, likelihood in ageing:
-        likelihood.check_time(likelihood.now.new_tensor(value), *(part.train_inputs or ()))
+        for X in part.train_inputs or ():
+            ages(X[..., likelihood.time_column], likelihood.now.new_tensor(value))
     for part, likelihood in ageing:
         likelihood.now = value
         part._clear_cache()
@@ -307,7 +251,7 @@ class GivenNoiseLikelihood(GaussianLikelihood):
         if not params and not self.training:
             raise InputError(
                 "Observations have noise of their own, so say of what the noise is: likelihood(f, X) of predictions,"
-                " likelihood(f, [X]) of the observations; for BoTorch's loo_cv take the model's leave_one_out()."
+                " likelihood(f, [X]) of the observations; for loo_cv remove rows from copies of the model."
             )
         return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
 

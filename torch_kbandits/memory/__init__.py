@@ -4,18 +4,5 @@ from torch_kbandits.memory.base import Memory, Restart, SlidingWindow, Stationar
 from torch_kbandits.memory.fading import Discount, TemporalPrior, UncertaintyInjection
 from torch_kbandits.memory.growth import ExponentialGrowth, Growth, LinearGrowth, QuadraticGrowth, ages, negligible
 
-__all__ = [
-    "Discount",
-    "ExponentialGrowth",
-    "Growth",
-    "LinearGrowth",
-    "Memory",
-    "QuadraticGrowth",
-    "Restart",
-    "SlidingWindow",
-    "Stationary",
-    "TemporalPrior",
-    "UncertaintyInjection",
-    "ages",
-    "negligible",
-]
+__all__ = ["Discount", "ExponentialGrowth", "Growth", "LinearGrowth", "Memory", "QuadraticGrowth", "Restart"]
+__all__ += ["SlidingWindow", "Stationary", "TemporalPrior", "UncertaintyInjection", "ages", "negligible"]

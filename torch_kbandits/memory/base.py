@@ -16,8 +16,7 @@ from torch_kbandits.memory.growth import no_rate
 class Memory(ABC):
     """Which observations count at a time, and with what noise. A value: it holds settings and no state.
 
-    What no longer counts at one time never counts again later. Where noise grows with the age by a ``Growth`` that is
-    the attribute ``growth``, from which fits take it.
+    What no longer counts never counts again. A ``Growth`` by which noise grows is the attribute ``growth``.
     """
 
     #: Whether an observation that counts has noise variance λ whatever its age.
@@ -52,8 +51,8 @@ class Memory(ABC):
     def with_horizon(self, horizon: float) -> "Memory":
         """Return the memory that forgets what is older than a horizon h > 0, in units of time or of observations.
 
-        It is the size of a window and the period of restarts. A discount becomes e^(−1/h), ε 1 − e^(−2/h), a linear
-        rate 1 / h and a quadratic one 1 / h². Infinite to forget nothing.
+        That is the size of a window, the period of restarts, a discount e^(−1/h), ε = 1 − e^(−2/h), a linear rate 1 / h
+        and a quadratic one 1 / h². An infinite one forgets nothing.
         """
         raise no_rate(self)
 
@@ -79,9 +78,7 @@ def where_counted(counts: Tensor, regularization: float | Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SlidingWindow(Memory):
-    """What is no older than the window counts; what is older is forgotten.
-
-    With rounds as the clock the choice of round t rests on the rounds t − size … t − 1.
+    """What is no older than the window counts: in round t of a bandit the rounds t − size … t − 1.
 
     Source: Zhou and Shroff, CISS 2021, SW-GP-UCB.
 
@@ -136,7 +133,7 @@ def is_latest(times: Tensor, number: float) -> Tensor:
 class Restart(Memory):
     """Everything is forgotten whenever a period is over; the next starts from the prior.
 
-    With rounds as the clock the rounds 0 … period − 1 are the first period. ``Bandit.restart`` forgets on demand.
+    The rounds 0 … period − 1 are the first period. ``Bandit.restart`` forgets on demand.
 
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, R-GP-UCB, with the period of Zhou and Shroff, CISS 2021.
     After a restart the variance is the prior's; "σ₀ = 0" in the latter is a slip.

@@ -100,7 +100,7 @@ class TemporalPrior(Memory):
 
     The prior covariance of points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Observations keep
     their noise; where nothing is observed any more the posterior goes back to the prior. Unlike memories in which noise
-    grows it knows that observations of one time err together, so it is not too sure of what many old ones agree on.
+    grows it is not too sure of what many old observations agree on, which err together.
 
     Points of any candidates get the time as their first column, see ``Timed``; the kernel given is that of the function
     at one time. If that is a ``SpaceTimeKernel``, as in ``TVGPUCB``, both replace their share.

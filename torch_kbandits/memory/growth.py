@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,9 @@ class Growth(ABC):
     parameter: ClassVar[str]
     bounds: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
+    #: That number of a horizon; absent where it cannot be learned.
+    at_horizon: ClassVar[Callable[[float], float]]
+
     def __post_init__(self) -> None:
         checks.keep(self, **{self.parameter: _CHECKS.get(self.parameter, checks.finite_number)})
 
@@ -44,7 +48,9 @@ class Growth(ABC):
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth by which what is as old as the horizon counts about half; see ``Memory.with_horizon``."""
-        raise no_rate(self)
+        if (at_horizon := getattr(self, "at_horizon", None)) is None:
+            raise no_rate(self)
+        return replace(self, **{self.parameter: at_horizon(horizon)})  # pyright: ignore[reportArgumentType]
 
     def scaled(self, factor: float) -> "Growth":
         """Return the growth of variances times a factor: itself where its number is no variance."""
@@ -67,11 +73,7 @@ class QuadraticGrowth(Growth):
 
     rate: float = 1.0
 
-    parameter = "rate"
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, rate=horizon**-2)
+    parameter, at_horizon = "rate", staticmethod(lambda horizon: horizon**-2)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -90,11 +92,7 @@ class LinearGrowth(Growth):
 
     rate: float
 
-    parameter = "rate"
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, rate=1.0 / horizon)
+    parameter, at_horizon = "rate", staticmethod(lambda horizon: 1.0 / horizon)
 
     def scaled(self, factor: float) -> "LinearGrowth":
         """Return the rate times the factor."""
@@ -117,12 +115,8 @@ class ExponentialGrowth(Growth):
 
     discount: float
 
-    parameter = "discount"
+    parameter, at_horizon = "discount", staticmethod(lambda horizon: math.exp(-1.0 / horizon))
     bounds = (2.0**-40, 1.0)
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, discount=math.exp(-1.0 / horizon))
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
 """Posteriors as BoTorch models."""
 
-from torch_kbandits.models.base import FactoredGP
+from torch_kbandits.models.base import FactoredGP, OnlineGP
 from torch_kbandits.models.draws import PosteriorDraws, draw_nystrom_paths
 from torch_kbandits.models.nystrom import NystromGP
-from torch_kbandits.models.online import OnlineGP
 from torch_kbandits.models.quality import DictionaryQuality, dictionary_quality
 
 __all__ = [

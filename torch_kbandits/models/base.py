@@ -1,18 +1,17 @@
 """What the models of this package share: one posterior, and BoTorch's contract around it."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
-from botorch.cross_validation import CVResults
+from botorch import settings as botorch_settings
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
@@ -20,24 +19,22 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.data import Learned, Observations, ObservedGP, checked_variances
+from torch_kbandits.models.data import Learned, ObservedGP, at_dictionary, checked_variances, is_same
 from torch_kbandits.models.normal import unrounded
 from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, joined
 
 
-@dataclass(frozen=True, eq=False)
-class Cache:
-    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
+class Cache(NamedTuple):
+    """How a model predicts, kept where GPyTorch clears it; like its strategies, never deep-copied.
 
-    Attributes:
-        strategy: how it predicts.
-        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
-        has_graph: whether gradients reach through it.
-        source: what it follows from, tensors copied, since they may be written to without a trace.
+    It follows from what was ``learned``, None in a batch, on a device, with gradients or after conditioning; and from a
+    ``source``, of which tensors are copied, since they may be written to without a trace.
     """
 
     strategy: PredictionStrategy
@@ -54,11 +51,8 @@ class FactoredGP(ObservedGP):
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. The posterior is in double precision whatever the dtype.
-
     What is known of the observations comes with batch dimensions first, then that of the outputs.
     """
-
-    # ---------------------------------------------------------------- what the model knows of itself
 
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
@@ -69,30 +63,30 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), (...,): Tr K(K + Σ)⁻¹, or its estimate at a dictionary. Cost: O(m³), or O(n m²) there."""
-        strategy = self._strategy()
+        strategy = self.kept.strategy
         return self._number(strategy.effective_dimension()) if strategy.is_exact else self.leverage_scores().sum(-1)
 
     @torch.no_grad()
     def projection_error(self) -> Tensor:
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
-        if self._strategy().is_exact:
+        if self.kept.strategy.is_exact:
             return torch.zeros_like(self.information_gain())
         strategy, X, z, prior = self._at_observations()
         return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX, at most that of K, or K."""
-        return self._number(0.5 * self._strategy().log_det)
+        return self._number(0.5 * self.kept.strategy.log_det)
 
     @torch.no_grad()
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        variance = self._strategy().prior_variance(self._points())
+        variance = self.kept.strategy.prior_variance(self._points())
         return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
-        return self._number(self._strategy().mean_norm())
+        return self._number(self.kept.strategy.mean_norm())
 
     @torch.no_grad()
     def observed_means(self) -> Tensor:
@@ -100,57 +94,13 @@ class FactoredGP(ObservedGP):
         strategy, X, z, _ = self._at_observations()
         return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
 
-    @torch.no_grad()
-    def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
-        """Return what the model says of each observation without it, in closed form, as BoTorch's ``loo_cv``.
-
-        With h the variance that observations at x could take away, of which a share 1 − h/λ is left without this one,
-        the mean is y − (y − m) / (1 − h/λ), and h becomes h / (1 − h/λ). Hyperparameters and dictionary stay as they
-        are. Variances are those of DTC also where the residual is learned.
-
-        Source: Rasmussen and Williams, 2006, Eq. (5.12), by the matrix inversion lemma.
-
-        Args:
-            observation_noise: whether the variances are of the reward, and not of the mean reward.
-
-        Returns:
-            The posterior of n x 1 x o values, those observed, and the noise variances that these have of their own.
-
-        Raises:
-            NumericalError: if the noise is too small for what an observation adds to be more than rounding.
-
-        Cost: O(n m²).
-        """
-        strategy, X, z, prior = self._at_observations()
-        Y, noise, reducible = self.train_targets, self._noise(X), strategy.reducible(prior, z)
-        share = 1.0 - reducible / noise
-        if not bool((share > 0.0).all()):
-            raise NumericalError(
-                "The noise is too small to tell what an observation adds: use float64 or a larger one."
-            )
-        means = Y - (Y - prior_mean(self.mean_module, X) - strategy.mean_at(z)) / share
-        variances = strategy.own_variance(prior, z) - reducible + reducible / share
-        variances = variances + noise if checks.flag("observation_noise", observation_noise) else variances
-        parts = [self._number(part.expand(Y.shape)).unsqueeze(-1) for part in (means, variances, Y, noise)]
-        joint = MultivariateNormal(parts[0], DiagLinearOperator(parts[1]))
-        if self.num_outputs > 1:
-            joint = MultitaskMultivariateNormal.from_batch_mvn(joint, task_dim=-2)
-        posterior: Any = GPyTorchPosterior(joint)
-        told, noise = (part if self.num_outputs == 1 else part.squeeze(-1).mT for part in parts[2:])
-        noise = None if self._own_noise() is None else noise
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            posterior, (told, noise) = transform.untransform_posterior(posterior), transform.untransform(told, noise)
-        return CVResults(self, posterior, told.unsqueeze(-2), None if noise is None else noise.unsqueeze(-2))
-
     def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
         """Return how the model predicts, and the points observed with their coordinates and prior variances."""
-        strategy, X = self._strategy(), self._points()
+        strategy, X = self.kept.strategy, self._points()
         return strategy, X, strategy.features(X), strategy.prior_variance(X)
 
     def _number(self, values: Tensor) -> Tensor:
         return values.detach().to(self.train_targets)
-
-    # ---------------------------------------------------------------- the posterior
 
     def __call__(self, X: Tensor, **kwargs: Any) -> MultivariateNormal:
         """Return the posterior at X (..., q, d), already input-transformed; in training mode the distribution to fit.
@@ -187,7 +137,7 @@ class FactoredGP(ObservedGP):
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
-        """Make this model predict by a posterior of its observations, for one of the numbers told; return it.
+        """Return this model, which from now on predicts by a posterior of its observations, of one of the numbers told.
 
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
         """
@@ -197,25 +147,21 @@ class FactoredGP(ObservedGP):
             self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
 
-    # ---------------------------------------------------------------- changing the model itself
+    @torch.no_grad()
+    def _told(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> Self:
+        """Return the model with more observations, as ``_checked`` returns them."""
+        learned, own = self._learned(), self._joined_noise(len(X), noise)
+        everything = torch.cat([self._given_inputs(), X])
+        other = self._with_data(everything, torch.cat([self.train_targets, targets], -1), own)
+        new = other._observations(slice(self.num_observations, None))
+        return other._keeping(new.told(learned) if learned is not None and new.are_shared else None)
 
-    def _tell(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> None:
-        """Condition this model on observations as ``_checked`` returns them."""
-        with self._changing():
-            learned, first = self._known(), self.num_observations
-            own = self._joined_noise(len(X), noise)
-            self._replace_data(torch.cat([self._given_inputs(), X]), torch.cat([self.train_targets, targets], -1), own)
-            new = self._observations(slice(first, None))
-            self._keep_afresh(None if learned is None or not new.are_shared else new.told(learned))
-
+    @torch.no_grad()
     def remove(self, rows: Tensor | list[int]) -> None:
-        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
-
-        Args:
-            rows: which, as rows of ``train_X`` in the order told, each once.
+        """Forget observations, rows of those told, each once; the dictionary stays.
 
         Raises:
-            InputError: if a row is no observation, or the model has batch dimensions.
+            InputError: if a row is no observation, or the model has batch dimensions; then it is as it was.
 
         Cost: O(m²) for each, m basis points, and O(n). As a fresh fit if there are many, once in some hundred changes
         to clear rounding, on a device, and where outputs differ in kernel or noise.
@@ -226,54 +172,37 @@ class FactoredGP(ObservedGP):
             raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers}.")
         kept = torch.ones(n, dtype=torch.bool, device=self.train_targets.device)
         kept[numbers] = False
-        with self._changing():
-            learned, own = self._known(), self._own_noise()
-            learned = None if learned is None else self._observations(numbers).told(learned, -1.0)
-            own = None if own is None else own[..., kept]
-            self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], own)
-            self._keep_afresh(learned)
+        learned, own = self.eval()._learned(), self._own_noise()
+        learned = None if learned is None else self._observations(numbers).told(learned, -1.0)
+        own = None if own is None else own[..., kept]
+        other = self._with_data(self._given_inputs()[kept], self.train_targets[..., kept], own)
+        self._become(other._keeping(learned))
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Change everything or, if interrupted, nothing."""
-        self.eval()
-        before, buffers, modules = dict(vars(self)), dict(self._buffers), dict(self._modules)
-        own = self._own_noise()
-        try:
-            with torch.no_grad():
-                yield
-        except BaseException:
-            vars(self).update(before)
-            self._buffers.update(buffers)
-            self._modules.update(modules)
-            self._hold_noise(own)
-            raise
+    def _become(self, other: Self) -> None:
+        """Take over all that another model has, in one assignment, which no interrupt can come in between."""
+        object.__setattr__(self, "__dict__", vars(other))
 
-    def _known(self) -> Learned | None:
+    def _learned(self) -> Learned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
         known = (self._current().learned or self._fitted()) if self._is_plain() else None
         return None if isinstance(known, PredictionStrategy) else known
 
-    def _keep_afresh(self, learned: Learned | None) -> None:
-        """Keep what was learned; None: all is computed afresh."""
-        self.prediction_strategy = None
+    def _keeping(self, learned: Learned | None) -> Self:
+        """Keep what was learned, or without that compute all afresh."""
         self._keep(learned or self._fitted())
-
-    # ---------------------------------------------------------------- conditioned copies
+        return self
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return the model conditioned on more observations; this one stays as it is.
+        """Return the model conditioned on more observations, whose points join a dictionary; this one stays as it is.
 
         Args:
             X: (..., k, d).
             Y: (..., k, o), in the units of ``train_Y``.
             noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
-                GPyTorch rounds values below 1e-6 up to it and says so.
             kwargs: handed on to BoTorch.
 
         Raises:
-            InputError: if X, Y or noise is not finite, noise is negative or not allowed by the likelihood, or X has
-                other columns than ``train_X``.
+            InputError: if an argument does not fit or is not finite, or noise is negative or said by the likelihood.
             NumericalError: if rewards add up to more than the dtype holds; at the latest at the first use.
         """
         given = self._given_inputs()
@@ -289,17 +218,16 @@ class FactoredGP(ObservedGP):
         # Points are those observed, not all that InputPerturbation and such make of one.
         is_one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
         with fantasize() if is_one_to_many else nullcontext():
-            conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
+            conditioned = cast(Self, super().condition_on_observations(X, Y, given=X, **kwargs))
         kept = cast(Cache | None, conditioned.prediction_strategy)
         if kept is not None:  # BoTorch has noted the points as they were given since the posterior was kept
-            conditioned.prediction_strategy = replace(kept, source=_copied(conditioned._source()))
+            conditioned.prediction_strategy = kept._replace(source=_copied(conditioned._source()))
         return conditioned
 
     def with_pending(self, X: Tensor) -> Self:
         """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
 
-        It is the exact conditional of this posterior as a Gaussian process; data, dictionary and what the model knows
-        of itself stay. Gradients reach through what it is asked at alone.
+        Data, dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
 
         Source: Desautels, Krause and Burdick, JMLR 2014 (GP-BUCB).
 
@@ -310,49 +238,40 @@ class FactoredGP(ObservedGP):
         """
         given = self._given_inputs()
         X = checks.points("X", X, dimension=given.shape[-1], like=given)
-        data = (*self.train_inputs, self.train_targets, *self._buffers.values())
-        other = deepcopy(self, memo={id(part): part for part in data})
+        shared = [*self.train_inputs, self.train_targets, *self._buffers.values()]
+        other = deepcopy(self, memo={id(part): part for part in shared})
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()
             other.eval()._keep(self._fitted() if kept.has_graph else kept.learned or kept.strategy)
         return other
 
-    def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations, all already transformed, of noise ``regularization`` unless given."""
+    def get_fantasy_model(
+        self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, given: Tensor | None = None, **kwargs: Any
+    ) -> Self:
+        """Return a copy with more observations, already transformed; points to be told are those given, if they are."""
         inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
-        train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
-        shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._buffers.values())}
-        conditioned = deepcopy(self, memo=shared)
+        shared = [*self.train_inputs, self.train_targets, self._own_noise(), *self._buffers.values()]
+        conditioned = deepcopy(self, memo={id(part): part for part in shared})
         points = joined(self._points(), inputs, -2)
-        conditioned.train_targets = joined(train_Y, targets, -1)
+        conditioned.train_targets = joined(self.train_targets, targets, -1)
         batch_shape = torch.broadcast_shapes(points.shape[:-2], conditioned.train_targets.shape[:-1])
         conditioned.train_inputs = (points.expand(*batch_shape, *points.shape[-2:]),)
-        if isinstance(likelihood, UncertaintyInjectionLikelihood):
-            conditioned.likelihood = likelihood.joined_by(targets.shape[-1], noise)
+        if isinstance(self.likelihood, UncertaintyInjectionLikelihood):
+            conditioned.likelihood = self.likelihood.get_fantasy_likelihood(noise=noise)
         else:
-            own = self._joined_noise(targets.shape[-1], noise)
-            conditioned.likelihood = deepcopy(likelihood, memo={id(self._own_noise()): None})
-            conditioned._hold_noise(own)
-        self._extend(conditioned, inputs, targets)
+            conditioned.likelihood = conditioned._with_noise(self._joined_noise(targets.shape[-1], noise))
+        self._extend(conditioned, inputs, targets, given)
         return conditioned
 
-    # ---------------------------------------------------------------- what a subclass says
+    @abstractmethod
+    def _dictionary(self) -> Tensor | None:
+        """Return the dictionary as the kernel sees it, (..., m, d); None where the posterior is exact."""
 
     @abstractmethod
-    def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        """Return the posterior of observations (n,)."""
-
-    @abstractmethod
-    def _fit(self, observations: Observations) -> PredictionStrategy:
-        """Return the same for observations in a batch, on a device or with gradients."""
-
-    @abstractmethod
-    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
         """Let a conditioned copy of this model, which has the data already, know of what it was conditioned on."""
-
-    # ---------------------------------------------------------------- what is kept of the posterior
 
     @property
     @torch.no_grad()
@@ -360,54 +279,46 @@ class FactoredGP(ObservedGP):
         """What is kept of the posterior as it is now: another object once anything that it follows from has changed."""
         return self.eval()._current()
 
-    def _strategy(self) -> PredictionStrategy:
-        """Return how the model predicts, without gradients."""
-        return self.kept.strategy
-
     def _current(self) -> Cache:
-        """Return what is kept of the posterior, computed again where something that it follows from is not as it was.
+        """Return what is kept of the posterior, computed again where what it follows from is not as it was.
 
-        Also where gradients are asked for and it has none. Points observed that ask for a gradient, as fantasies do in
-        a search, get all of it.
+        Also where it has no graph and gradients are asked for, as points observed do that are fantasies of a search.
         """
         kept = cast(Cache | None, self.prediction_strategy)
-        kept = kept if kept is not None and self._is_as(kept.source) else None
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
-        if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
-            with torch.set_grad_enabled(with_graph):
-                kept = self._keep(self._fitted())
-        return kept
+        is_current = kept is not None and is_same(self._source(), kept.source)
+        if kept is not None and is_current and (kept.has_graph or not (with_graph and self._requires_grad())):
+            return kept
+        with torch.set_grad_enabled(with_graph):
+            return self._keep(self._fitted())
 
     def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
         """Keep the posterior where GPyTorch clears it, or raise ``NumericalError`` if it is not finite."""
-        learned = None if isinstance(posterior, PredictionStrategy) else posterior
-        if isinstance(posterior, PredictionStrategy):
-            strategy = posterior
-        else:
-            strategy = PredictionStrategy.of(posterior, learns_residual=self.learns_residual)
+        learned, strategy = (None, posterior) if isinstance(posterior, PredictionStrategy) else (posterior, None)
+        strategy = strategy or PredictionStrategy.of(cast(Learned, learned), learns_residual=self.learns_residual)
         if not strategy.is_finite():
-            raise NumericalError(
-                "The rewards add up to more than the dtype holds, or the kernel is not finite: take another unit."
-            )
+            raise NumericalError("The rewards add up to more than the dtype holds, or the kernel is not finite.")
         if self._pending is not None:
             with torch.no_grad():
-                pending, likelihood = self._seen(self._pending), self.likelihood
-                noise = self.regularization.unsqueeze(-1)
-                if getattr(likelihood, "time_column", None) is not None:
-                    noise = likelihood.observation_noise(pending)
+                pending, noise = self._seen(self._pending), self.regularization.unsqueeze(-1)
+                if getattr(self.likelihood, "time_column", None) is not None:
+                    noise = self.likelihood.observation_noise(pending)
                 strategy = strategy.with_pending(pending, noise)
         self.prediction_strategy = Cache(strategy, learned, torch.is_grad_enabled(), _copied(self._source()))
         return self.prediction_strategy
 
     def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
-        observations = self._observations()
+        observations, Z, kernel = self._observations(), self._dictionary(), self.covar_module
         if self._is_plain() and observations.are_shared and not (torch.is_grad_enabled() and self._requires_grad()):
             level = float(self.regularization.mean())  # to which noise variances are relative
-            level = level if 0.0 < level < torch.inf else 1.0
-            return self._learn(Prior(in_double(self.covar_module), (None,) * self.num_outputs, level), observations)
-        return self._fit(observations)
+            prior = Prior(in_double(kernel), (None,) * self.num_outputs, level if 0.0 < level < torch.inf else 1.0)
+            kind = ExactPosterior if Z is None else DictionaryPosterior
+            return at_dictionary(observations.told(kind.of(prior, observations.inputs.flatten(0, -2)[:0])), Z)
+        if Z is None:
+            return PredictionStrategy.exact(kernel, *observations)
+        return PredictionStrategy.nystrom(kernel, Z, *observations, learns_residual=self.learns_residual)
 
     def _is_plain(self) -> bool:
         """Say whether all outputs have one prior covariance, without a batch, on the CPU."""
@@ -425,8 +336,53 @@ class FactoredGP(ObservedGP):
         return self
 
 
+class OnlineGP(FactoredGP):
+    """A BoTorch model whose posterior is the exact one, kept up to date by ``tell`` and ``remove``.
+
+    With u distinct points among n observations it costs what u observations cost: repeats are merged into counts and
+    sums, and the posterior at the distinct points follows by changes of rank one.
+
+    Source: Rasmussen and Williams, 2006, Alg. 2.1; Calandriello et al., ICML 2022, §3 (merging repeats).
+
+    ``fit_gpytorch_mll`` maximises the exact likelihood of all observations, O(n³) an evaluation. Defaults are those of
+    ``NystromGP``.
+
+    Args: those of ``NystromGP`` but for the dictionary's.
+
+    Raises:
+        InputError: on shapes, dtypes or values that do not fit, each named.
+        NotPositiveDefiniteError: at the first use, if the kernel is not a covariance.
+
+    Cost: O(u³ + n) once, then O(u²) a change and O(u²) a point of the posterior; memory O(u² + n).
+    """
+
+    @property
+    def num_distinct(self) -> int:
+        """Number u of distinct points among the observations; in a batch, where nothing is merged, that of all."""
+        X = self.train_inputs[0]
+        return self.num_observations if self._is_batch() else len(distinct(X if self.num_outputs == 1 else X[0])[0])
+
+    def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> None:
+        """Condition this model on more observations; see ``NystromGP.tell``.
+
+        Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
+        """
+        told = self._checked(X, Y, Yvar)
+        self._become(self.eval()._told(*told))
+
+    def _dictionary(self) -> None:
+        return None
+
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
+        """Condition the posterior on new observations, which are not merged with others."""
+        strategy, with_graph = self._current().strategy, botorch_settings.propagate_grads.on() or inputs.requires_grad
+        with torch.set_grad_enabled(torch.is_grad_enabled() and with_graph):
+            variances = conditioned._noise(conditioned._points())[..., self.num_observations :]
+            residuals = targets - prior_mean(self.mean_module, inputs)
+            conditioned._keep(strategy.conditioned(inputs, residuals, variances))
+
+
 def _copied(source: list[Any]) -> list[Any]:
-    """Return values of which tensors are copied."""
     return [value.detach().clone() if isinstance(value, Tensor) else value for value in source]
 
 

@@ -1,5 +1,6 @@
 """The observations of a model and their noise, under BoTorch's contract, and what its posterior follows from."""
 
+from copy import deepcopy
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
 from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import merged
@@ -31,7 +33,7 @@ _MANY = 64
 
 
 class Observations(NamedTuple):
-    """By output: points as the kernel sees them (..., n, d), rewards less the prior mean, noise variances (..., n)."""
+    """Points as the kernel sees them (..., n, d); rewards less the prior mean, and noise variances, (..., n)."""
 
     inputs: Tensor
     residuals: Tensor
@@ -50,10 +52,18 @@ class Observations(NamedTuple):
             residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
             with np.errstate(all="ignore"):  # the posterior looks whether it is finite
                 posterior = posterior.learned(*merged(places, sign * posterior.prior.noise / variances[0], residuals))
-        told = posterior.told
-        if sign < 0.0 and len(told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
-            posterior, _ = posterior.without_forgotten()
+        known = len(posterior.told)
+        is_mostly_forgotten = known > _MANY and 4 * np.count_nonzero(posterior.told.counts) < known
+        return posterior.without_forgotten()[0] if sign < 0.0 and is_mostly_forgotten else posterior
+
+
+def at_dictionary(posterior: Learned, dictionary: Tensor | None) -> Learned:
+    """Return a posterior at a dictionary (..., m, d); None for the exact one."""
+    if dictionary is None:
         return posterior
+    posterior, places = posterior.knowing(dictionary.detach() if dictionary.dim() == 2 else dictionary.detach()[0])
+    with np.errstate(all="ignore"):  # the posterior looks whether it is finite
+        return cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places))
 
 
 class ObservedGP(SingleTaskGP):
@@ -83,10 +93,8 @@ class ObservedGP(SingleTaskGP):
         train_X = checks.points("train_X", train_X)
         train_Y = checks.finite("train_Y", checks.rows("train_Y", train_Y, like=train_X))
         if train_Y.shape[:-1] != train_X.shape[:-1]:
-            raise InputError(
-                "train_Y must have a row for each row of train_X and a column for each output, shape "
-                f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
-            )
+            shape = f"shape {(*train_X.shape[:-1], 1)} for one output"
+            raise InputError(f"train_Y must have the rows of train_X, {shape}; got {checks.describe(train_Y)}.")
         if train_Yvar is not None:
             train_Yvar = checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
         if regularization is not None:
@@ -137,25 +145,17 @@ class ObservedGP(SingleTaskGP):
         """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
         subset = cast(Self, super().subset_output(idcs))
         if subset._has_transformed_inputs and self.num_outputs > 1:
-            points = cast(Tensor, subset._original_train_inputs)[..., :1, :, :]  # of all outputs alike
-            subset._original_train_inputs = points.expand(*points.shape[:-3], len(idcs), *points.shape[-2:])
-            if len(idcs) == 1:
-                subset._original_train_inputs = points.squeeze(-3)
+            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
+            subset._original_train_inputs = points if len(idcs) == 1 else points.expand(len(idcs), *points.shape)
         return subset
 
-    # ---------------------------------------------------------------- points
-
     def _points(self) -> Tensor:
-        """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them.
-
-        They are what the input transform makes of them now; GPyTorch's own conditioning, which model lists use, does
-        not have new points as they were given.
-        """
-        given = self._original_train_inputs
+        """Return the observed points (..., n, d) as the kernel sees them now, once where a batch shares them."""
+        given = self._original_train_inputs  # of model lists, which GPyTorch conditions, they may not be all
         if self._has_transformed_inputs and given is not None and given.shape[-2] == self.num_observations:
             with torch.no_grad():
                 inputs = self._preprocess(given)
-            if not _is_same(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
+            if not is_same(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
                 self.set_train_data(inputs, strict=False)
         X = self.train_inputs[0]
         while X.dim() > (2 if self._num_outputs == 1 else 3) and X.stride(0) == 0:
@@ -178,8 +178,6 @@ class ObservedGP(SingleTaskGP):
         points = self._preprocess(points)
         return points.unsqueeze(-3) if self._num_outputs > 1 else points
 
-    # ---------------------------------------------------------------- observations and their noise
-
     def _observations(self, rows: slice | list[int] = slice(None)) -> Observations:
         """Return observations, all but for some rows."""
         X = self._points()
@@ -198,77 +196,60 @@ class ObservedGP(SingleTaskGP):
         covar = self.likelihood.noise_covar
         return covar.noise if isinstance(covar, FixedGaussianNoise) else getattr(self.likelihood, "given", None)
 
-    def _hold_noise(self, own: Tensor | None) -> None:
-        """Take over variances (..., n) that observations have of their own."""
-        covar = self.likelihood.noise_covar
+    def _with_noise(self, own: Tensor | None) -> Any:
+        """Return the likelihood, or another of the same parameters for variances (..., n) of observations' own."""
+        known = self._own_noise()
         if own is None:
-            return
-        if isinstance(covar, FixedGaussianNoise):
-            covar.noise = own
-        elif isinstance(self.likelihood, GivenNoiseLikelihood):
-            self.likelihood.given = own
-        else:
-            self.likelihood = GivenNoiseLikelihood(covar, own)
+            return self.likelihood
+        if known is None:
+            return GivenNoiseLikelihood(self.likelihood.noise_covar, own)
+        return deepcopy(self.likelihood, {id(known): own} | {id(each): each for each in self.parameters()})
 
     def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
-        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
-
-        Raises:
-            InputError: if there is noise and the likelihood says already what that of each observation is.
-        """
-        own = self._own_noise()
+        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``."""
+        own, likelihood = self._own_noise(), self.likelihood
         if noise is None and own is None:
             return None
         if noise is not None:
-            if own is None and not isinstance(self.likelihood, GaussianLikelihood):
-                raise InputError(
-                    f"A {type(self.likelihood).__name__} says itself what the noise is: leave noise and Yvar out."
-                )
+            if own is None and not isinstance(likelihood, GaussianLikelihood):
+                name = type(likelihood).__name__
+                raise InputError(f"A {name} says itself what the noise is: leave noise and Yvar out.")
             new = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
-        elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            new = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
+        elif isinstance(likelihood, FixedNoiseGaussianLikelihood):
+            new = self.regularization.unsqueeze(-1) - getattr(likelihood, "second_noise", 0.0)
             if not bool(torch.isfinite(new).all()):
-                raise InputError(
-                    "No observation says what noise new ones have: give it, or make the model with a regularization."
-                )
+                raise InputError("No noise is known: give it, or make the model with a regularization.")
             new = new.expand(*new.shape[:-1], k)
         else:
             new = self.train_targets.new_full((k,), torch.nan)
         return joined(torch.full_like(self.train_targets, torch.nan) if own is None else own, new, -1)
 
-    def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
-        """Take over observations X (n, d), with the noise variances that they have of their own, if any."""
+    def _with_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> Self:
+        """Return a model that shares all but its observations, at X (n, d), and noise (..., n) of their own, if any."""
+        other = self._shared()
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
-        inputs = self._preprocess(stacked)
         if getattr(self, "_has_transformed_inputs", False):
-            self._original_train_inputs = stacked
-        self.set_train_data(inputs, targets, strict=False)
-        self._hold_noise(own)
+            other._original_train_inputs = stacked
+        other.set_train_data(self._preprocess(stacked), targets, strict=False)
+        other.likelihood = self._with_noise(own)
+        return other
 
-    # ---------------------------------------------------------------- what a posterior follows from
+    def _shared(self) -> Self:
+        """Return a model that shares all, of which parts can be replaced."""
+        return changed(self, _buffers=dict(self._buffers), _modules=dict(self._modules), prediction_strategy=None)
 
     def _source(self) -> list[Any]:
         """Return what the posterior follows from: data, and types, tensors and numbers of modules."""
         found = [*self.train_inputs, self.learns_residual]
         for module in self.modules():
-            places = module._parameters, module._buffers, vars(module)
-            values = [value for place in places for value in place.values()]
-            found += [
-                type(module),
-                *(value for value in values if isinstance(value, Tensor) or type(value) in _NUMBERS),
-            ]
+            values = [*module._parameters.values(), *module._buffers.values(), *vars(module).values()]
+            found.append(type(module))
+            found += [each for each in values if isinstance(each, Tensor) or type(each) in (int, float)]
         return found
-
-    def _is_as(self, source: list[Any]) -> bool:
-        """Say whether what the posterior follows from is what it was."""
-        now = self._source()
-        return len(now) == len(source) and all(map(_is_same, now, source))
 
     def _requires_grad(self) -> bool:
         """Say whether anything that the posterior follows from asks for a gradient."""
         return any(isinstance(value, Tensor) and value.requires_grad for value in self._source())
-
-    # ---------------------------------------------------------------- checks
 
     def _is_batch(self) -> bool:
         """Say whether there are batch dimensions besides that of the outputs."""
@@ -276,27 +257,18 @@ class ObservedGP(SingleTaskGP):
         dictionary = self._buffers.get("inducing_points")
         return any(part.dim() > 2 + outputs for part in parts) or (dictionary is not None and dictionary.dim() > 2)
 
-    def _require_change(self, *, of_observations: bool = True) -> None:
+    def _require_change(self) -> None:
         """Refuse to change a model in place that cannot."""
         if self._is_batch():
             raise InputError("Only models without batch dimensions change in place. Use condition_on_observations.")
-        is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
-        if of_observations and is_ageing and self.likelihood.time_column is None:
-            raise InputError(
-                "tell and remove need times among the inputs: make the likelihood with time_column instead of times."
-            )
 
     def _check_time_column(self, train_X: Tensor) -> None:
         """Refuse an input transform that changes the times from which a likelihood takes ages."""
         column = getattr(self.likelihood, "time_column", None)
         if column is None or getattr(self, "input_transform", None) is None:
             return
-        with torch.no_grad():
-            transformed = self._preprocess(train_X)
-        if not torch.equal(transformed[..., column], train_X[..., column]):
-            raise InputError(
-                f"The input transform changes column {column}, the time: leave it out, as Normalize(indices=...) does."
-            )
+        if not torch.equal(self._preprocess(train_X)[..., column], train_X[..., column]):
+            raise InputError(f"The input transform changes column {column}, the time: leave it out, by indices=...")
 
     def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return points (k, d), targets and noise variances as the model takes them, (k,) or (o, k); or refuse them."""
@@ -305,9 +277,8 @@ class ObservedGP(SingleTaskGP):
         X = checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
         Y = checks.finite("Y", checks.rows("Y", Y, like=train_X))
         if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):
-            raise InputError(
-                f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
-            )
+            got = f"{checks.describe(X)} and {checks.describe(Y)}"
+            raise InputError(f"X must be (k, d) and Y (k, {self.num_outputs}); got {got}.")
         Yvar = None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
         with torch.no_grad():
             Y, Yvar = (Y, Yvar) if transform is None else transform.eval()(Y, Yvar, X=X)
@@ -319,23 +290,19 @@ def checked_variances(name: str, variances: Any, of: str, rewards: Tensor) -> Te
     """Return noise variances of rewards, called ``of``, as a tensor, or refuse them."""
     variances = checks.finite(name, checks.same_kind(name, checks.floating_tensor(name, variances, rewards), rewards))
     if variances.shape != rewards.shape:
-        raise InputError(
-            f"{name} must have the shape of {of}, {tuple(rewards.shape)}; got {checks.describe(variances)}."
-        )
+        shape = tuple(rewards.shape)
+        raise InputError(f"{name} must have the shape of {of}, {shape}; got {checks.describe(variances)}.")
     if bool((variances < 0).any()):
         raise InputError(f"{name} must not be negative, its least entry is {float(variances.min())}.")
     return variances
 
 
-_NUMBERS = (int, float)
-
-
-def _is_same(left: Any, right: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Say whether two values are the same, tensors in kind and entries; NaN, for what is not known, is itself."""
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(is_same, left, right))
     if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
         return type(left) is type(right) and left == right
-    if left.dtype != right.dtype or left.device != right.device or left.shape != right.shape:
-        return False
-    return torch.equal(left, right) or (
-        left.is_floating_point() and bool(torch.isclose(left, right, rtol=0.0, atol=0.0, equal_nan=True).all())
-    )
+    is_alike = left.dtype == right.dtype and left.device == right.device and left.shape == right.shape
+    equal = is_alike and torch.equal(left, right)
+    return equal or (is_alike and bool(torch.isclose(left, right, rtol=0.0, atol=0.0, equal_nan=True).all()))

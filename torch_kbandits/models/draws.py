@@ -20,12 +20,9 @@ from torch_kbandits.numerics.rows import distinct
 
 
 class PosteriorDraws:
-    """Draws of f − mean from the posterior of a model at fixed points, by Matheron's rule.
+    """Draws of f − mean from the posterior of a model at fixed points; equal points get equal values.
 
-    A prior draw at all points is corrected by what the posterior knows; equal points get equal values.
-
-    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: the coordinates of the points are kept, so a draw
-    costs one pass over it.
+    Source: Matheron's rule, Wilson et al., ICML 2020, with the DTC weights.
 
     Args:
         model: with one output, no batch and no outcome transform.
@@ -37,7 +34,7 @@ class PosteriorDraws:
     def __init__(self, model: FactoredGP, points: Tensor) -> None:
         model.eval()
         with torch.no_grad():
-            self._strategy = model._strategy()
+            self._strategy = model.kept.strategy
             basis = self._strategy.basis.to(points)
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
@@ -63,21 +60,14 @@ def draw_nystrom_paths(
     """Draw functions from the DTC posterior; BoTorch's own rule would sample the exact one.
 
     A prior path g is corrected by a draw w ~ N(mean, cov): f(x) = g(x) + z(x)ᵀ(w − W g(Z)), whose covariance is
-    k − zᵀz + zᵀ cov z.
+    k − zᵀz + zᵀ cov z. So ``update_strategy``, which would condition on the observations, is not used.
 
-    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: BoTorch's ``update_strategy`` is not used, since
-    it would condition on the observations instead of the dictionary.
-
-    Args:
-        model: the posterior.
-        sample_shape: shape of the samples.
-        prior_sampler: draws the prior paths (random features by default, so RBF and Matérn kernels and scalings).
-        update_strategy: not used.
+    Source: Wilson et al., ICML 2020, with the DTC weights.
 
     Cost: O(s (m² + m F)) for s samples of F features; then O(m + F) an evaluation.
     """
     model.eval()
-    strategy = model._strategy()
+    strategy = model.kept.strategy
     dictionary = strategy.basis.to(model.train_targets)
     with delattr_ctx(model, "outcome_transform"):
         prior_paths = cast(GeneralizedLinearPath, prior_sampler(model, sample_shape))

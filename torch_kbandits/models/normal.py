@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
-from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.mlls import InducingPointKernelAddedLossTerm
 from linear_operator import settings as linear_operator_settings
@@ -27,7 +26,7 @@ class UnroundedPosterior(GPyTorchPosterior):
         return diagonal.unflatten(-1, (shape[-1], shape[-2])).mT.expand(shape)
 
 
-def unrounded(posterior: Posterior) -> Posterior:
+def unrounded(posterior: Any) -> Any:
     """Return a posterior, of GPyTorch's in the end, with variances that are those of its distribution."""
     if isinstance(posterior, TransformedPosterior):
         posterior._posterior = unrounded(posterior._posterior)
@@ -49,8 +48,7 @@ class TraceTerm(InducingPointKernelAddedLossTerm):
 class LowRankNormal(MultivariateNormal):
     """A normal distribution whose log density uses the low rank of its covariance: O(n m²) instead of O(n³).
 
-    BoTorch switches ``fast_computations.log_prob`` off for the whole process, since for other covariances it means
-    conjugate gradients. For low rank plus diagonal it is the Woodbury identity, which is exact.
+    BoTorch switches that off for the whole process: else it means conjugate gradients, here the Woodbury identity.
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -61,9 +59,4 @@ class LowRankNormal(MultivariateNormal):
 
 def deviation_of(variance: Tensor) -> Tensor:
     """Return the deviations of variances, with a finite gradient."""
-    return variance.clamp_min(least_variance(variance.dtype)).sqrt()
-
-
-def least_variance(dtype: torch.dtype) -> float:
-    """Return ``MIN_VARIANCE``, or what is representable in its place."""
-    return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
+    return variance.clamp_min(max(MIN_VARIANCE, 100.0 * torch.finfo(variance.dtype).tiny)).sqrt()

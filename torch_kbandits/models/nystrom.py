@@ -1,8 +1,8 @@
 """The Nyström–DTC posterior as a BoTorch model."""
 
+import math
 from typing import Any, Self, cast
 
-import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
@@ -20,14 +20,12 @@ from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLever
 from torch_kbandits.dictionaries.online import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.data import Learned, Observations
+from torch_kbandits.models.data import at_dictionary
 from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
 from torch_kbandits.numerics.rows import among, distinct_in_order
-from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
-from torch_kbandits.posteriors.posterior import Prior
-from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
+from torch_kbandits.posteriors.prediction import joined
 
 _TRACE_TERM = "nystrom_trace_term"
 
@@ -35,28 +33,27 @@ _TRACE_TERM = "nystrom_trace_term"
 class NystromGP(FactoredGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
 
-    The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary as the subset of
-    regressors does. With all played points as dictionary the posterior is the exact one.
+    The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary. With all played
+    points as dictionary the posterior is the exact one.
 
     Source: Calandriello et al., COLT 2019, §3.1; Zenati et al., AISTATS 2022, Prop. 4.2. Differs: variances are in
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Defaults differ from those of ``SingleTaskGP`` as in ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias'
-    collapsed bound at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the
-    dictionary is all points.
+    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound at the dictionary,
+    O(n m²) an evaluation, which is the exact marginal likelihood when the dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
         train_Y: rewards, (..., n, o) for o outputs.
-        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared; all have
-            ``regularization`` without it. GPyTorch rounds values below 1e-6 up to it and says so.
+        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared, in place
+            of ``regularization``. GPyTorch rounds values below 1e-6 up to it and says so, here and later.
         inducing_points: the dictionary (..., m, d), in the space of ``train_X`` before any input transform.
         dictionary: a rule that chooses it from ``train_X`` instead; by default ``RidgeLeverageSampling()``.
         regularization: λ > 0, the noise variance, in units of the (transformed) rewards squared; then it is fixed.
             Without it and without ``train_Yvar`` it is learned, under BoTorch's default prior. Beside ``train_Yvar``
             it is the noise of observations conditioned on later without a ``noise`` (default: the mean of theirs).
-        likelihood: a Gaussian likelihood in place of ``regularization``.
+        likelihood: a Gaussian likelihood in place of both.
         covar_module: any GPyTorch kernel; and the others as in ``SingleTaskGP``.
         learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
             does; see ``CappedDictionary``. By default where a rule chose a dictionary that is full.
@@ -112,13 +109,11 @@ class NystromGP(FactoredGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
-        is_full = dictionary is not None and _is_full(dictionary, inducing_points)
+        full_at = None if dictionary is None else dictionary.full_at
+        is_full = inducing_points.shape[-2] >= (full_at or math.inf)
         self.learns_residual = is_full if learns_residual is None else learns_residual
-        # Points added by GPyTorch's own conditioning, which model lists use: transformed, so not among the former.
-        self.register_buffer("_transformed_inducing_points", None)
 
     inducing_points: Tensor
-    _transformed_inducing_points: Tensor | None
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the Nyström prior and the trace term of the collapsed bound; not training the prior.
@@ -130,29 +125,24 @@ class NystromGP(FactoredGP):
         if not self.training:
             raise UnsupportedError(
                 "A Nyström posterior does not follow from the prior and the observations alone. For the prior: with "
-                "gpytorch.settings.prior_mode(): model(X). For BoTorch's loo_cv: model.leave_one_out()."
+                "gpytorch.settings.prior_mode(): model(X). For loo_cv: remove rows from copies."
             )
         if x.shape[-2] == 0:
             raise EmptyHistoryError("There is nothing to fit: the model has no observations.")
-        x = self.transform_inputs(x)
-        dictionary = self._dictionary()
-        factor = jittered_cholesky(gram(self.covar_module, dictionary))
-        embedding = torch.linalg.solve_triangular(factor, gram(self.covar_module, dictionary, x), upper=False)
-        nystrom = LowRankRootLinearOperator(embedding.mT)
-        zero = torch.zeros_like(embedding[..., 0, :])
-        exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(self.covar_module, x)))
+        x, dictionary, kernel = self.transform_inputs(x), self._dictionary(), self.covar_module
+        factor = jittered_cholesky(gram(kernel, dictionary))
+        z = torch.linalg.solve_triangular(factor, gram(kernel, dictionary, x), upper=False)
+        nystrom, zero = LowRankRootLinearOperator(z.mT), torch.zeros_like(z[..., 0, :])
+        exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(kernel, x)))
         trace_term = TraceTerm(exact, MultivariateNormal(zero, nystrom), self.likelihood)
         self.update_added_loss_term(_TRACE_TERM, trace_term)
-        mean = prior_mean(self.mean_module, x)
-        return LowRankNormal(mean.expand(embedding.shape[:-2] + mean.shape[-1:]), nystrom)
+        return LowRankNormal(prior_mean(self.mean_module, x).expand(zero.shape), nystrom)
 
     def train(self, mode: bool = True) -> Self:
         """Put the model in training or, with ``mode=False``, in evaluation mode."""
         if not mode:
             self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
         return super().train(mode)
-
-    # ---------------------------------------------------------------- changing the model itself
 
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:
         """Condition this model on more observations; after an error it is as it was.
@@ -166,8 +156,7 @@ class NystromGP(FactoredGP):
             add_to_dictionary: whether points of X join the dictionary, but for those that it spans to rounding.
 
         Raises:
-            InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
-                empty and none joins.
+            InputError: if an argument does not fit, there are batch dimensions, or the dictionary stays empty.
             NumericalError: if rewards add up to more than the dtype holds, or the kernel is not a finite covariance.
 
         Cost: O(m²) for each observation, and a copy of the n there are; O(n m + m²) more for each point that joins. As
@@ -175,90 +164,60 @@ class NystromGP(FactoredGP):
         """
         joins = checks.flag("add_to_dictionary", add_to_dictionary)
         X, targets, noise = self._checked(X, Y, Yvar)
-        with self._changing():
-            if joins and (rows := self._unspanned(X)):
-                self._move_to(torch.cat([self.inducing_points, X[rows]]), self._transformed_inducing_points)
-            if self._dictionary().shape[-2] == 0 < len(X):
-                raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
-            self._tell(X, targets, noise)
+        model = self.eval()
+        if joins and (rows := self._unspanned(X)):
+            model = self._at_dictionary(torch.cat([self.inducing_points, X[rows]]), self.learns_residual)
+        if model._dictionary().shape[-2] == 0 < len(X):
+            raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
+        self._become(model._told(X, targets, noise))
 
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
         A rule chooses among the points of the observations, by their leverage scores under the current posterior, as
-        BKB does in every round; where that would take far more points than there are, by scores given all observations.
+        BKB does in every round.
 
         Args:
             dictionary: any points (m, d), in the space of ``train_X`` before any input transform; or a rule.
             generator: randomness of the rule; torch's global generator unless given.
 
         Raises:
-            InputError: if the points do not fit, are none though there are observations, or the model has batch
-                dimensions.
+            InputError: if the points do not fit, are none beside observations, or there are batch dimensions.
             EmptyHistoryError: if a rule is to choose among no points.
             NumericalError: if the kernel is not a finite covariance.
 
         Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-        self._require_change(of_observations=False)
-        learns_residual = self.learns_residual
+        self._require_change()
+        learns_residual = self.eval().learns_residual
         if isinstance(dictionary, DictionaryRule):
-            self.eval()
-            with torch.no_grad():
-                points = self._chosen_again(dictionary, generator)
-            learns_residual, dictionary = _is_full(dictionary, points), points
+            points = self._chosen_again(dictionary, generator)
+            learns_residual, dictionary = len(points) >= (dictionary.full_at or math.inf), points
         train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
-        with self._changing():
-            self.learns_residual = learns_residual
-            self._move_to(dictionary.detach().clone(), None)
+        self._become(self._at_dictionary(dictionary.detach().clone(), learns_residual))
 
-    # ---------------------------------------------------------------- conditioned copies
+    @torch.no_grad()
+    def _at_dictionary(self, points: Tensor, learns_residual: bool) -> Self:
+        """Return the model at a dictionary of points (m, d)."""
+        learned, other = self._learned(), self._shared()
+        other.inducing_points, other.learns_residual = points, learns_residual
+        return other._keeping(None if learned is None else at_dictionary(learned, other._dictionary()))
 
-    def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return the model conditioned on more observations, whose points join the dictionary; see ``FactoredGP``.
+    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
+        """Let the points join the dictionary, where they are as they were told."""
+        if given is None:
+            transform = cast(InputTransform | None, getattr(self, "input_transform", None))
+            given = inputs if transform is None else transform.untransform(inputs)
+        conditioned.inducing_points = joined(self.inducing_points, given, -2)
 
-        Cost: O((m + k)³ + (n + k) (m + k)²) at the first use of the result.
-        """
-        conditioned = super().condition_on_observations(X, Y, noise, **kwargs)
-        # What ``get_fantasy_model`` added as the kernel sees it is now known as the caller gave it.
-        conditioned.inducing_points = joined(self.inducing_points, X, -2)
-        conditioned._transformed_inducing_points = self._transformed_inducing_points
-        return conditioned
-
-    # ---------------------------------------------------------------- inside
-
-    def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        nothing = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
-        return self._moved(observations.told(nothing))
-
-    def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
-        """Move to a dictionary of points (m, d) and of others that are transformed already."""
-        learned = self._known()
-        self.inducing_points, self._transformed_inducing_points = points, transformed
-        self._keep_afresh(None if learned is None else self._moved(learned))
-
-    def _moved(self, learned: Learned) -> Learned:
-        """Return a posterior at the dictionary as it is now."""
-        dictionary = self._dictionary().detach()
-        posterior, places = learned.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
-        with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-            return cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places))
-
-    def _fit(self, observations: Observations) -> PredictionStrategy:
-        parts = self.covar_module, self._dictionary(), *observations
-        return PredictionStrategy.nystrom(*parts, learns_residual=self.learns_residual)
-
-    def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
-        earlier = self._transformed_inducing_points
-        conditioned._transformed_inducing_points = inputs if earlier is None else joined(earlier, inputs, -2)
-
+    @torch.no_grad()
     def _unspanned(self, points: Tensor) -> list[int]:
         """Return which points (k, d), as they are told, are spanned by no dictionary nor by those before."""
-        strategy, X, rows = self._strategy(), self._seen(points), list[int]()
+        strategy, X, rows = self.kept.strategy, self._seen(points), list[int]()
         prior, z = strategy.prior_variance(X), strategy.inside(strategy.features(X))
         left, least = gram(strategy.kernel, X.to(z)) - z.mT @ z, SPANNED[points.dtype] * prior
         non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
@@ -270,15 +229,16 @@ class NystromGP(FactoredGP):
                 left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
         return rows
 
+    @torch.no_grad()
     def _chosen(self, train_X: Tensor, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the rows of points (..., n, d), as they are told, that a rule chooses; none if there are none."""
         if train_X.shape[-2] == 0:
             return train_X
-        with torch.no_grad():
-            points, counts = self._seen(train_X), train_X.new_ones(train_X.shape[-2])
-            played = PlayedPoints(points, self.covar_module, self._noise(points), counts)
-            return self._selected(rule.select(played, generator), train_X)
+        points, counts = self._seen(train_X), train_X.new_ones(train_X.shape[-2])
+        played = PlayedPoints(points, self.covar_module, self._noise(points), counts)
+        return self._selected(rule.select(played, generator), train_X)
 
+    @torch.no_grad()
     def _chosen_again(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the points (m, d) that a rule chooses of those observed, by the current posterior.
 
@@ -305,16 +265,10 @@ class NystromGP(FactoredGP):
 
     def _dictionary(self) -> Tensor:
         """Return the dictionary as the kernel sees it: transformed, with the batch dimension of the outputs."""
-        dictionary, extra = self._seen(self.inducing_points), self._transformed_inducing_points
-        return dictionary if extra is None else joined(dictionary, extra, -2)
+        return self._seen(self.inducing_points)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}inducing_points")
         if saved is not None:
             self.inducing_points = self.inducing_points.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-
-def _is_full(rule: DictionaryRule, points: Tensor) -> bool:
-    """Say whether a dictionary (..., m, d) that a rule chose is as large as it may be."""
-    return rule.full_at is not None and points.shape[-2] >= rule.full_at

@@ -25,15 +25,13 @@ class DictionaryQuality:
         size: m, of the dictionary.
         num_points: u, how many distinct points count.
         effective_dimension: Σ_s τ(x_s) of the exact posterior: what m is to be measured by.
-        projection_error: ‖(I − P)F^½‖²/λ, the largest eigenvalue of (K − K̃)/λ over the observations; 0 if the
-            dictionary spans all of them.
-        margin: the exact variances are known within this factor, at least 1: it is 1 but for rounding unless more
-            distinct points count than the reference may have.
+        projection_error: ‖(I − P)F^½‖²/λ, the largest eigenvalue of (K − K̃)/λ over the observations.
+        margin: the exact variances are known within this factor, 1 but for rounding unless more distinct points count
+            than the reference may have.
         points: where variances were compared, (k, d), as the kernel sees them.
         ratios: the model's over exact variance there, (k,), in double precision: below 1 the posterior is surer than
             the rewards allow, above 1 it has forgotten what they say.
-        learns_residual: whether the model's variance takes as learned what the dictionary does not span, which no bound
-            is known of.
+        learns_residual: whether the model's variance takes as learned what the dictionary does not span.
     """
 
     size: int
@@ -65,7 +63,7 @@ class DictionaryQuality:
         """The factor within which all ratios are, at whatever point: 1 + (ρ + √(ρ² + 4ρ))/2, ρ the projection error.
 
         With P the projection on the dictionary's span, PFP <= (1 + a)F + (1 + 1/a)ρλ and the same with F and PFP
-        exchanged, for every a > 0; the best a is the root of a = (1 + 1/a)ρ. Infinite where the residual is learned.
+        exchanged, for every a > 0, best where a = (1 + 1/a)ρ. Infinite where the residual is learned.
         """
         return math.inf if self.learns_residual else _factor(self.projection_error)
 
@@ -85,17 +83,17 @@ class DictionaryQuality:
         )
 
 
+@torch.no_grad()
 def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_reference: int = 2000) -> DictionaryQuality:
     """Compare the variances of a Nyström model with the exact ones of the same observations, kernel and noise.
 
     The exact posterior is that of the dictionary of the points that pivoted Cholesky takes one after another until they
-    span all, to rounding, or until there are ``max_reference``. Then ``margin`` says by how much it may be off, by the
-    bound of ``DictionaryQuality.bound``, and no chance enters.
+    span all, to rounding, or until there are ``max_reference``; by how much it may be off then is its ``margin``.
 
     Args:
         model: with one output and no batch dimensions; it stays as it is.
         X: where to compare, (k, d), as the model takes points; None for all points of the observations.
-        max_reference: the most points of the reference, at least 1.
+        max_reference: the most points of the reference.
 
     Raises:
         EmptyHistoryError: if there are no observations.
@@ -113,28 +111,26 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     X = None if X is None else checks.points("X", X, dimension=given.shape[-1], like=given)
     if X is not None and (X.dim() != 2 or len(X) == 0):
         raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
-    with torch.no_grad():
-        ours, seen = model._strategy(), model._points()
-        U, places = distinct_in_order(seen.double())
-        precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
-        at = U if X is None else model._preprocess(X).double()
-        one, prior = torch.ones_like(precision), ours.prior_variance(U)
-        tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
-        pivots = greedy_pivots(U, ours.kernel, max_reference, tolerance)
-        exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
-        spanned = ours.inside(ours.features(U))
-        left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
-        error = _largest_difference(z * precision.sqrt(), spanned * precision.sqrt())
-        return DictionaryQuality(
-            size=len(model._dictionary()),
-            num_points=len(U),
-            effective_dimension=float(precision @ exact.variance(U, z)),
-            projection_error=error + left_out,
-            margin=_factor(left_out),
-            points=at.to(seen),
-            ratios=ours.variance(at, ours.features(at)) / exact.variance(at, exact.features(at)),
-            learns_residual=model.learns_residual,
-        )
+    ours, seen = model.kept.strategy, model._points()
+    U, places = distinct_in_order(seen.double())
+    precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
+    at = U if X is None else model._preprocess(X).double()
+    one, prior = torch.ones_like(precision), ours.prior_variance(U)
+    tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
+    pivots = greedy_pivots(U, ours.kernel, max_reference, tolerance)
+    exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
+    spanned = ours.inside(ours.features(U))
+    left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
+    return DictionaryQuality(
+        size=len(model._dictionary()),
+        num_points=len(U),
+        effective_dimension=float(precision @ exact.variance(U, z)),
+        projection_error=_largest_difference(z * precision.sqrt(), spanned * precision.sqrt()) + left_out,
+        margin=_factor(left_out),
+        points=at.to(seen),
+        ratios=ours.variance(at, ours.features(at)) / exact.variance(at, exact.features(at)),
+        learns_residual=model.learns_residual,
+    )
 
 
 def _factor(error: float) -> float:
@@ -143,12 +139,12 @@ def _factor(error: float) -> float:
 
 
 def _largest_difference(more: Tensor, less: Tensor) -> float:
-    """Return the largest eigenvalue of GᵀG − HᵀH, at least 0, for G (r, u) and H (m, u).
+    """Return the largest eigenvalue of GᵀG − HᵀH, at least 0, for G (r, u) and H (m, u). Cost: O(u (r + m)²).
 
-    With S the rows of both and SSᵀ = CCᵀ it is that of CᵀJC, J the signs of the rows. Cost: O(u (r + m)²).
+    With S the rows of both and SSᵀ = CCᵀ it is that of CᵀJC, J the signs of the rows.
     """
     rows = torch.cat([more, less])
     values, vectors = torch.linalg.eigh(rows @ rows.mT)
     root = vectors * values.clamp_min(0.0).sqrt()
-    signs = torch.cat([torch.ones_like(more[:, 0]), -torch.ones_like(less[:, 0])])
-    return float(torch.linalg.eigvalsh(root.mT @ (signs[:, None] * root))[-1].clamp_min(0.0))
+    signs = torch.cat([torch.ones_like(more[:, :1]), -torch.ones_like(less[:, :1])])
+    return float(torch.linalg.eigvalsh(root.mT @ (signs * root))[-1].clamp_min(0.0))

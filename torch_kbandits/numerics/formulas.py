@@ -7,16 +7,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from gpytorch.kernels import (
-    AdditiveKernel,
-    Kernel,
-    LinearKernel,
-    MaternKernel,
-    ProductKernel,
-    RBFKernel,
-    RQKernel,
-    ScaleKernel,
-)
+from gpytorch import kernels
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -67,20 +59,22 @@ _MATERNS = {0.5: EXPONENTIAL, 1.5: MATERN, 2.5: SMOOTH}
 #: What kernels of exactly these classes are, subclasses of which may be other functions, given the share (d,) that each
 #: column that they get to see has of the columns of a point. ``ValueError`` where one is no such sum.
 FORMULAS: dict[type[Kernel], Callable[[Any, Array], Terms]] = {
-    RBFKernel: lambda kernel, columns: [(1.0, [factor(SQUARED, 1.0 / kernel.lengthscale, columns)])],
-    MaternKernel: lambda kernel, columns: [
+    kernels.RBFKernel: lambda kernel, columns: [(1.0, [factor(SQUARED, 1.0 / kernel.lengthscale, columns)])],
+    kernels.MaternKernel: lambda kernel, columns: [
         (1.0, [factor(_MATERNS[kernel.nu], math.sqrt(2.0 * kernel.nu) / kernel.lengthscale, columns)])
     ],
-    RQKernel: lambda kernel, columns: [
+    kernels.RQKernel: lambda kernel, columns: [
         (1.0, [factor(RATIONAL, 1.0 / kernel.lengthscale, columns, float(kernel.alpha))])
     ],
-    LinearKernel: lambda kernel, columns: [(1.0, [factor(LINEAR, kernel.variance, columns)])],
-    ScaleKernel: lambda kernel, columns: [  # whose base kernel selects no columns
+    kernels.LinearKernel: lambda kernel, columns: [(1.0, [factor(LINEAR, kernel.variance, columns)])],
+    kernels.ScaleKernel: lambda kernel, columns: [  # whose base kernel selects no columns
         (float(kernel.outputscale) * scale, factors)
         for scale, factors in terms_of(kernel.base_kernel, columns, is_called=False)
     ],
-    AdditiveKernel: lambda kernel, columns: [term for part in kernel.kernels for term in terms_of(part, columns)],
-    ProductKernel: lambda kernel, columns: product_of([terms_of(part, columns) for part in kernel.kernels]),
+    kernels.AdditiveKernel: lambda kernel, columns: [
+        term for part in kernel.kernels for term in terms_of(part, columns)
+    ],
+    kernels.ProductKernel: lambda kernel, columns: product_of([terms_of(part, columns) for part in kernel.kernels]),
 }
 
 
@@ -111,8 +105,6 @@ def frozen(kernel: K) -> K:
 def known_formula(kernel: Kernel, dimension: int) -> Array | None:
     """Return the formula of a kernel that was frozen, on points of d columns; None where there is none."""
     known = _FROZEN.get(kernel)
-    if known is None:
-        return None
-    if dimension not in known:
+    if known is not None and dimension not in known:
         known[dimension] = formula(kernel, dimension)
-    return known[dimension]
+    return None if known is None else known[dimension]

@@ -25,10 +25,7 @@ _NEAR = _APART = 1e4
 
 
 def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
-    """Return k(x, x') for the rows of X (..., n, d) against those of ``other`` (..., m, d), (..., n, m).
-
-    Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
-    """
+    """Return k(x, x') of the rows of X (..., n, d) and those of ``other`` (..., m, d), or their own, (..., n, m)."""
     others = X if other is None else other
     is_flat = X.dim() == others.dim() == 2
     if is_flat:
@@ -41,7 +38,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     is_plain = is_flat and type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
     if not is_plain and not _is_composed(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
-    # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
+    # What the call ends up with, without the lazy tensor on the way.
     columns = cast(Tensor | None, kernel.active_dims)
     if columns is not None:
         X, others = X[..., columns], others[..., columns]
@@ -49,7 +46,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
 
 
 def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
-    """Return kernel values of points (n, d) and others (m, d), (n, m), by loops over the longer side."""
+    """Return kernel values of points (n, d) and others (m, d), (n, m), by a loop over the longer side."""
     is_wide = len(X) <= len(others)
     few, many = map(_array, (X, others) if is_wide else (others, X))
     out = np.empty((len(X), len(others)))
@@ -58,7 +55,7 @@ def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
 
 
 def _apart(X: Tensor) -> Tensor | None:
-    """Say which rows of points (n, d) on the CPU are so far from most that these had better be without them, if any.
+    """Say which rows of points (n, d) on the CPU, if any, are so far from most that these had better be without them.
 
     GPyTorch's kernels shift points by their mean, which one that is far away moves to where the others are the same.
     """
@@ -123,7 +120,5 @@ def check_kernel(kernel: Kernel, example: Tensor) -> None:
     except (RuntimeError, IndexError) as error:
         raise InputError(f"The kernel cannot be evaluated at points of {d} columns: {error}") from error
     if values.shape != (2, 1) or not bool(torch.isfinite(values).all()):
-        raise InputError(
-            "The kernel must give a finite number for each pair of points; two points against one give a tensor of "
-            f"shape {tuple(values.shape)}, {values.flatten()[:4].tolist()}. Kernels with a batch shape do not fit."
-        )
+        got = f"{values.flatten()[:4].tolist()} of shape {tuple(values.shape)}"
+        raise InputError(f"The kernel must give a finite number for each pair of points; two against one give {got}.")

@@ -10,31 +10,24 @@ from torch_kbandits.errors import NumericalError
 #: Largest jitter, relative to the mean diagonal, that rounding alone can call for.
 _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
 
-#: A variance below minus this fraction of the prior variance is an error, above it is rounding and becomes 0.
+#: A variance below minus this fraction of the prior variance is an error, above it is rounding.
 _NEGATIVE_VARIANCE_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
-
-#: Steps of inverse iteration, which gains orders of magnitude with each where one eigenvalue is far below the others.
-_INVERSE_ITERATIONS = 3
 
 
 class NotPositiveDefiniteError(NumericalError, NotPSDError):
-    """A Gram matrix has a clearly negative eigenvalue: the kernel is not positive semi-definite.
-
-    Also linear_operator's ``NotPSDError``, after which BoTorch's fits try again from elsewhere.
-    """
+    """A Gram matrix has a clearly negative eigenvalue. As ``NotPSDError``, BoTorch's fits try again after it."""
 
 
 def jittered_cholesky(matrix: Tensor, *, for_solving: bool = False) -> Tensor:
     """Return the lower Cholesky factor of ``matrix`` plus the least jitter on its diagonal that makes it succeed.
 
-    The jitter starts at 0, then at ten times the rounding error of the mean diagonal, and grows tenfold; so an
-    ill-conditioned Gram matrix loses no more than it must. Members of a batch that need none get none.
+    The jitter starts at 0, then at ten times the rounding error of the mean diagonal, and grows tenfold. Members of a
+    batch that need none get none.
 
     Args:
         matrix: symmetric, (..., m, m); m may be 0.
         for_solving: whether the factor of a nearly singular matrix counts as a failure: L⁻¹ may turn the rounding of
-            kernel values into errors of the size of the result. Points in the order of pivoted Cholesky, least
-            explained first, without those that are explained, do not need it.
+            kernel values into errors of the size of the result. Points in the order of ``spanning_pivots`` need it not.
 
     Raises:
         NumericalError: if the matrix has NaN or infinite entries.
@@ -45,14 +38,11 @@ def jittered_cholesky(matrix: Tensor, *, for_solving: bool = False) -> Tensor:
     factor, info = torch.linalg.cholesky_ex(matrix)
     diagonal = factor.diagonal(dim1=-2, dim2=-1)
     failed = (info > 0) | ~torch.isfinite(diagonal).all(-1)  # some LAPACKs take NaN for a success
-    if for_solving:
-        failed = failed | _is_lost(factor)
+    failed = failed | _is_lost(factor) if for_solving else failed
     if not bool(failed.any()):
         return factor
     if not bool(torch.isfinite(matrix).all()):
-        raise NumericalError(
-            "The Gram matrix has NaN or infinite entries: check the kernel's hyperparameters and inputs."
-        )
+        raise NumericalError("The Gram matrix has NaN or infinite entries: check the kernel and the inputs.")
     scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
     scale = torch.where(scale == 0.0, 1.0, scale)  # a kernel may vanish at all points, as a linear one at the origin
     limit = _MAX_RELATIVE_JITTER[matrix.dtype]
@@ -87,12 +77,9 @@ def _is_lost(factor: Tensor) -> Tensor:
         suspicious = (scaled.diagonal(dim1=-2, dim2=-1).square() < root).any(-1)
         if not bool(suspicious.any()):
             return suspicious
-        growth = (
-            torch.cos(torch.arange(m, dtype=factor.dtype, device=factor.device))
-            .unsqueeze(-1)
-            .expand_as(scaled[..., :1])
-        )
-        for _ in range(_INVERSE_ITERATIONS):
+        growth = torch.cos(torch.arange(m, dtype=factor.dtype, device=factor.device))
+        growth = growth.unsqueeze(-1).expand_as(scaled[..., :1])
+        for _ in range(3):
             growth = torch.cholesky_solve(growth / growth.norm(dim=-2, keepdim=True), scaled)
         return suspicious & ~(growth.norm(dim=(-2, -1)) * root < 10.0)
 
@@ -106,19 +93,13 @@ def magnitude(values: Tensor) -> Tensor:
 
 
 def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
-    """Return the numbers of points that span all of them, the least explained first: those of pivoted Cholesky.
+    """Return the numbers (m,) of points that span all of them, the least explained first: those of pivoted Cholesky.
 
-    Args:
-        gram: their kernel values (n, n).
-        tolerance: what of a variance may be left unexplained, as a fraction of the largest.
-
-    Returns:
-        (m,), m >= 1 if there is any point.
+    Given are their kernel values (n, n), and what of a variance may be left, as a fraction of the largest; of any
+    points there is one. Cost: O(n m²), on the CPU in double precision.
 
     Raises:
         NotPositiveDefiniteError: if others leave of a variance what is clearly negative.
-
-    Cost: O(n m²), on the CPU in double precision.
     """
     values = gram.double().cpu().numpy()
     largest = float(values.diagonal().max(initial=0.0))
@@ -134,16 +115,11 @@ def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
 def covariance_root(covariance: Tensor) -> Tensor:
     """Return the symmetric R (n, n) with R R = covariance; eigenvalues that rounding made negative become 0.
 
-    ‖R − R'‖² is at most ‖C − C'‖, so draws move by no more than the root of rounding, those by a triangular root of a
-    nearly singular covariance by far more. Cost: O(n³), several times that of a triangular root.
-
-    Raises:
-        NumericalError: if the covariance has NaN or infinite entries.
+    Draws by it move by no more than the root of rounding, as by a triangular root they may not. ``NumericalError`` if
+    the covariance is not finite. Cost: O(n³).
     """
     if not bool(torch.isfinite(covariance).all()):
-        raise NumericalError(
-            "The covariance to draw from is not finite: check the kernel's hyperparameters and inputs."
-        )
+        raise NumericalError("The covariance to draw from is not finite: check the kernel and the inputs.")
     values, vectors = torch.linalg.eigh(covariance)
     return (vectors * values.clamp_min(0.0).sqrt()) @ vectors.mT
 

@@ -20,11 +20,8 @@ from torch_kbandits.numerics.random import seeded
 #: Up to this many distinct points a prior draw comes from the joint covariance, beyond it from an approximation.
 JOINT_LIMIT = 2000
 
-#: Rank of the low-rank part where the kernel has no random features, beside the points it must be exact at.
-_RANK = 256
-
-#: Random Fourier features of a draw, two a wave; a power of two.
-_FEATURES = 1024
+#: Of that the rank where the kernel has no random features, and else their number, two a wave, a power of two.
+_RANK, _FEATURES = 256, 1024
 
 #: Points evaluated at a time in single and in double precision, so that temporaries stay in cache.
 _BLOCK, _TILE = 512, 128
@@ -63,13 +60,12 @@ class RandomFourierFeatures:
     """A draw of a prior as a function, Σ_j r_j cos(2π(ω_jᵀx + φ_j)), in double precision.
 
     Over draws, with fresh frequencies for each, the mean is 0 and the covariance the prior's. Given its frequencies a
-    draw is Gaussian with a covariance that is off by at most 1/√F, three per cent, of the prior variance in root mean
-    square. So a draw that is conditioned on data has the posterior's mean and covariance too, but heavier tails than a
-    normal distribution where the data leave a small part of the prior variance.
+    draw is Gaussian with a covariance that is off by 1/√F, three per cent, of the prior variance in root mean square.
+    So a draw that is conditioned on data has the posterior's mean and covariance, but heavier tails than a normal
+    distribution where the data leave a small part of the prior variance.
 
-    Source: Rahimi and Recht, NeurIPS 2007; Sutherland and Schneider, UAI 2015 (the error); BoTorch's frequencies.
-    Differs: the sine and the cosine of a frequency, with independent normal weights, are one cosine with a random
-    amplitude and phase, which halves the cost.
+    Source: Rahimi and Recht, NeurIPS 2007; Sutherland and Schneider, UAI 2015 (the error). Differs: frequencies are
+    BoTorch's; a sine and a cosine with normal weights are one cosine with a random amplitude and phase.
 
     Attributes:
         frequencies: ω, in turns for each unit of x, (d, J); J is a power of two.
@@ -99,13 +95,10 @@ class RandomFourierFeatures:
         return cls(*turns, math.sqrt(variance / number) * weights.norm(dim=0))
 
     def at(self, points: Tensor) -> Tensor:
-        """Return the values at points (N, d), (N,), in double precision.
+        """Return the values at points (N, d), (N,), in double precision. Cost: O(N J d), O(J) memory beside the result.
 
         The same point has the same bits in whatever blocks and order, on however many threads: every step is one
-        product, sum or rounding of each element, which IEEE 754 says to the last bit, and waves are added pair by pair
-        in an order of their own. Matrix products promise that for one shape at most.
-
-        Cost: O(N J d) time, O(J) memory beside the result; twice the time of a cosine in double precision.
+        product, sum or rounding of each element, which IEEE 754 says to the last bit, and waves are added pair by pair.
         """
         frequencies, phases, amplitudes = self._on(points.device)
         values = points.new_empty(len(points), dtype=torch.float64)
@@ -150,11 +143,8 @@ class PriorDraws:
     Args:
         kernel: the prior covariance.
         points: distinct, (N, d).
-        first: rows of the points that draws are to be conditioned at. Matheron's rule needs it: there independent
-            residuals of neighbours would be taken for a steep slope and extrapolated.
-
-    Attributes:
-        is_for_first: whether draws that are conditioned at other points need others.
+        first: rows of the points that draws are to be conditioned at, where independent residuals of neighbours would
+            be taken for a steep slope. If ``is_for_first``, other rows need other draws.
     """
 
     def __init__(self, kernel: Kernel, points: Tensor, first: Tensor | None = None) -> None:
@@ -170,17 +160,15 @@ class PriorDraws:
         """Return a fresh draw, (N,)."""
         if self._spectrum is not None:
             return RandomFourierFeatures.drawn(self._spectrum, generator).quickly_at(self.points)
-        drawn = _normals(len(self._root), generator, self.points) @ self._root
-        return drawn + self._deviation * _normals(len(drawn), generator, drawn) if self.is_for_first else drawn
-
-
-def _normals(size: int, generator: torch.Generator, like: Tensor) -> Tensor:
-    return torch.randn(size, generator=generator, dtype=torch.float64, device="cpu").to(like)
+        sizes = len(self._root), len(self.points) if self.is_for_first else 0
+        parts = (torch.randn(size, generator=generator, dtype=torch.float64, device="cpu") for size in sizes)
+        joint, own = (part.to(self.points) for part in parts)
+        return joint @ self._root + self._deviation * own if self.is_for_first else joint @ self._root
 
 
 def _low_rank(kernel: Kernel, points: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return R (r, N) and deviations (N,) so that k is nearly RᵀR, exactly in some rows, and their squares."""
-    rows = torch.empty(0, dtype=torch.long, device=points.device) if first is None else first.unique()
+    rows = torch.arange(0, device=points.device) if first is None else first.unique()
     factor = jittered_cholesky(gram(kernel, points[rows]))
     exact = torch.linalg.solve_triangular(factor, gram(kernel, points[rows], points), upper=False)
     exact[:, rows] = factor.mT  # but for jitter the same: so the coordinates L⁻¹ g(Z) of a draw are what made it

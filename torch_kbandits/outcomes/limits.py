@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.candidates import Box, Candidates, Configurations
+from torch_kbandits.candidates.base import within
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
@@ -16,8 +17,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
 
-#: So many points of a region are evaluated.
-_SPREAD = 256
+_SPREAD = 256  # points of a region that are evaluated
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,7 @@ class Outcome:
 
     Args:
         name: by which ``tell`` is given it.
-        prior: what is assumed of it, in its own units; unless given, fitted as it is told, and nothing clipped: what is
-            far below the others may be what is sought.
+        prior: what is assumed of it, in its own units; unless given, fitted as it is told, with nothing clipped.
         memory: which of it counts at a time; None for the memory of the bandit.
 
     Raises:
@@ -42,8 +41,7 @@ class Outcome:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"the name of an outcome must be a non-empty string, got {checks.shown(self.name)}.")
         checks.instance(f"prior of outcome {self.name!r}", self.prior, (Prior, LearnedPrior), "a Prior or LearnedPrior")
-        if self.memory is not None:
-            checks.instance(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory or None")
+        checks.absent_or(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +57,22 @@ class Limit:
 
     Where nothing may be played ``ask`` raises an ``InfeasibleError``. Points pending do not count as seen here.
 
-    Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and Sui et al.,
-    "Stagewise safe Bayesian optimization with Gaussian processes", ICML 2018; that only what looks best is worth
-    expanding to is from Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE).
-    Differs: no Lipschitz constant is needed, points are safe by the posterior alone; a play expands the safe set by the
-    outcome expected of it, not by the best possible one; on a box a spread set stands for all points. Optimistic: Xu et
-    al., "Constrained efficient global optimization of expensive black-box functions", ICML 2023 (CONFIG).
+    Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and "Stagewise
+    safe Bayesian optimization with Gaussian processes", ICML 2018; only what looks best is worth expanding to:
+    Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE). Optimistic: Xu et al.,
+    "Constrained efficient global optimization of expensive black-box functions", ICML 2023 (CONFIG). Differs: no
+    Lipschitz constant is needed, points are safe by the posterior alone; a play expands the safe set by the outcome
+    expected of it, not by the best possible one; on a box a spread set stands for all points.
 
     Args:
         outcome: its name, or an ``Outcome`` with prior and memory.
         value: h, in the units of the outcome.
         mode: "safe" or "optimistic".
-        beta: the multiplier of the outcome's standard deviation, or a ``Width``, such as
-            ``SelfNormalizedWidth(noise_scale, norm_bound, failure_probability)`` of the outcome. Unless given 3 for
+        beta: the multiplier of the outcome's standard deviation, or a ``Width`` of the outcome. Unless given 3 for
             "safe", 2 for "optimistic", which no theorem is behind.
-        safe_seed: what is known to be safe at any time: points (k, d), with contexts actions (k, a) that are safe in
-            every context, configurations of a parameter space, a ``Box`` of such points, or a function that says of
-            points (k, d), with contexts (context, action), whether they are, (k,) bool. Only for "safe".
+        safe_seed: what is known to be safe at any time, only for "safe": points (k, d), with contexts actions (k, a)
+            that are safe in every context, configurations of a parameter space, a ``Box`` of such points, or a function
+            that says of points (k, d), with contexts (context, action), whether they are, (k,) bool.
 
     Raises:
         InputError: if an argument does not fit.
@@ -171,19 +168,17 @@ class KnownSafe:
         Raises:
             InputError: if it does not fit them.
         """
-        own, region, rule = untimed(candidates), None, None
-        actions, fits = own.example[:0, own.context_dim :], {"like": own.example}
-        number = actions.shape[-1]
+        own, region = untimed(candidates), cast(Tensor | None, None)
+        actions, rule = own.example[:0, own.context_dim :], cast(Any, given) if callable(given) else None
+        number, fits = actions.shape[-1], {"like": own.example}
         if isinstance(given, Box):
             region = checks.points("bounds of safe_seed", given.bounds, dimension=number, **fits).clone()
             engine = torch.quasirandom.SobolEngine(number)  # a scrambled one depends on the default dtype
             share = engine.draw(_SPREAD, dtype=torch.float64).to(region)
             actions = region[0] + share * (region[1] - region[0])
-        elif callable(given):
-            rule = cast(Callable[[Tensor], Tensor], given)
-        elif given is not None:
+        elif given is not None and rule is None:
             if isinstance(own, Configurations) and not isinstance(given, Tensor):
-                given = own.space.encode([given] if isinstance(given, dict) else given).to(own.example)
+                given = own.space.encode([given] if isinstance(given, dict) else cast(Any, given)).to(own.example)
             given = own.brought("safe_seed", given)
             actions = checks.points("safe_seed", given, dimension=number, **fits).detach().clone()
             if actions.dim() != 2 or not len(actions):
@@ -193,12 +188,11 @@ class KnownSafe:
     def contains(self, X: Tensor) -> Tensor:
         """Say of points (n, d) whether they are known to be safe, (n,)."""
         if self.rule is not None:
-            said = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
-            if not isinstance(said, Tensor) or said.shape != X.shape[:1] or said.dtype != torch.bool:
-                raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(said)}.")
-            return said.to(X.device)
+            found = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
+            if not isinstance(found, Tensor) or found.shape != X.shape[:1] or found.dtype != torch.bool:
+                raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(found)}.")
+            return found.to(X.device)
         A = X[:, self.context_dim :]
         if self.region is not None:
-            lower, upper = self.region.to(A.device)
-            return ((lower <= A) & (upper >= A)).all(-1)
+            return within(A, self.region.to(A.device))
         return (A.unsqueeze(-2) == self.actions.to(A.device)).all(-1).any(-1)

@@ -15,11 +15,8 @@ from torch_kbandits.numerics.random import generator_for
 Direction = Literal["maximize", "minimize"]
 Kind = Literal["chebyshev", "linear"]
 
-#: What the reward is called among the objectives.
-REWARD = "reward"
-
-#: What weights are called that are drawn for each choice.
-RANDOM = "random"
+REWARD = "reward"  # what the reward is called among the objectives
+RANDOM = "random"  # what weights are called that are drawn for each choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +82,7 @@ class Scalarization:
     @property
     def names(self) -> tuple[str, ...]:
         """The k objectives of a weight above 0, in the order given."""
-        weights = self.weights
-        return tuple(name for name in self.objectives if isinstance(weights, str) or weights[name] > 0.0)
+        return tuple(name for name in self.objectives if isinstance(self.weights, str) or self.weights[name] > 0.0)
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -106,13 +102,7 @@ class Scalarization:
         return weights / weights.sum()
 
     def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
-        """Return scalarised vectors, (...,); differentiable.
-
-        Args:
-            values: of k objectives, all sought large, (k, ...).
-            weights: (k,).
-            reference: the z of "chebyshev", (k,).
-        """
+        """Return scalarised vectors (k, ...) of what is sought large, by weights and a reference z, (k,), as (...,)."""
         if self.kind == "linear":
             return (weights.to(values) * values.movedim(0, -1)).sum(-1)
         gain = weights.to(values) * (values.movedim(0, -1) - reference.to(values))

@@ -58,8 +58,7 @@ class ParetoFront:
     Attributes:
         directions: of each objective, "maximize" or "minimize", by name.
         X: points (n, d), as ``history`` has them, at the current time where points know it.
-        means: posterior means, (n, k), each in the units of its objective.
-        deviations: posterior standard deviations, (n, k).
+        means, deviations: posterior means and standard deviations, (n, k), in the units of each objective.
         is_on_front: (n,).
         actions: those of the front, as ``ask`` returns them: (m, a), or configurations.
     """
@@ -84,12 +83,8 @@ def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) ->
     left out. With contexts points are (context, action), and those of all contexts are compared.
 
     Args:
-        bandit: any with outcomes.
+        bandit: any with outcomes; ``EmptyHistoryError`` if no play counts.
         objectives: "maximize" or "minimize" by name, with "reward"; None for those of ``bandit.objective``.
-
-    Raises:
-        InputError: if an objective is none of the bandit's, or there are none.
-        EmptyHistoryError: if no play counts.
 
     Cost: O(n m²) for the model of each objective, and the square of the plays.
     """

@@ -49,7 +49,6 @@ def plot_line(
     context: Any = None,
     candidates: Any = None,
     bounds: Tensor | None = None,
-    resolution: int = 200,
     beta: float | None = None,
     center: float = 0.0,
     names: Sequence[str] | None = None,
@@ -69,20 +68,16 @@ def plot_line(
         context: with contexts, that in which the point is recommended, as in ``ask``.
         candidates: as in ``ask``, where actions differ from round to round; None for those played.
         bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
-        resolution: how many points of the line are computed.
         beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.
         center: constant to add to rewards: what you subtracted before you told them.
         names: of all d coordinates, with their units; by default those of the columns, or x1, x2 and so on.
         reward: name and unit of the reward.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
-    Raises:
-        InputError: if an argument does not fit.
-
-    Cost: O((n + resolution) m²), and a pass over the arms for their range.
+    ``InputError`` if an argument does not fit. Cost: O(n m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
-    line = Section(bandit, (where,), at, context, candidates, bounds, resolution, names)
+    line = Section(bandit, (where,), at, context, candidates, bounds, names)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
     ax = style.new_figure(6.0, 4.6).subplots() if ax is None else ax
     (values,), (column,), (mean, deviation) = line.values, line.columns, moments(bandit, line.points)
@@ -91,14 +86,14 @@ def plot_line(
     band = {"color": POSTERIOR, "alpha": 0.18, "linewidth": 0, "label": f"mean ± {beta:.3g} σ"}
     ax.fill_between(shown, middle - margin, middle + margin, **band)
     for kind, X, strength in _points(bandit, line):
-        seen, look = strength >= _FAINTEST, _LOOKS[kind]
+        seen, look, name = strength >= _FAINTEST, _LOOKS[kind], kind
         if kind == "played":
             heights = bandit.history.Y[seen] + center
         elif kind == "dictionary":
             heights, look = torch.full((int(seen.sum()),), 0.015), _TICKS | {"transform": ax.get_xaxis_transform()}
         else:
             heights = moments(bandit, line.through(X[seen]))[0] + center
-        name = "pending, at the mean" if kind == "pending" else kind
+            name = "pending, at the mean" if kind == "pending" else kind
         _scatter(ax, line.shown(column, X[seen, column]), heights.cpu().numpy(), strength, look, name)
     _scale_axis(line, column, ax, "x")
     style.legend_below(ax)
@@ -113,7 +108,6 @@ def plot_plane(
     context: Any = None,
     candidates: Any = None,
     bounds: Tensor | None = None,
-    resolution: int = 60,
     center: float = 0.0,
     names: Sequence[str] | None = None,
     reward: str = "reward",
@@ -122,13 +116,18 @@ def plot_plane(
     """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
 
     Arguments, result, errors and cost are those of ``plot_line``, but for ``coordinates``: two, None for the first two
-    of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); for ``resolution``, of
-    each coordinate; and for ``axes``: two axes of matplotlib, for the mean and the standard deviation.
+    of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); and for ``axes``: two
+    axes of matplotlib, for the mean and the standard deviation.
     """
-    where = _first_two(bandit) if coordinates is None else tuple(coordinates)
-    if len(where) != 2:
-        raise InputError(f"coordinates must be two, got {list(where)}.")
-    plane = Section(bandit, where, at, context, candidates, bounds, resolution, names)
+    start, d = bandit.candidates.context_dim, bandit.candidates.example.shape[-1]
+    if coordinates is None:
+        first = start if d - start >= 2 else start - 1
+        if first < int(bandit.candidates.is_timed):
+            raise InputError("There is one coordinate to show: take plot_line, or name two coordinates.")
+        coordinates = first, first + 1
+    if len(coordinates) != 2:
+        raise InputError(f"coordinates must be two, got {list(coordinates)}.")
+    plane = Section(bandit, coordinates, at, context, candidates, bounds, names)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
     panels = list(style.new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
@@ -164,16 +163,14 @@ def plot_plane(
 
 
 def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw the ridge leverage scores τ(x) = σ²(x) / λ of the distinct points played that count.
+    """Draw the ridge leverage scores τ(x) = σ²(x) / λ of the distinct points played that count; return the figure.
 
     A high score is a direction that little was learned about; rules such as ``RidgeLeverageSampling`` keep a point with
-    a probability in proportion to it. Nothing changes for the bandit.
+    a probability in proportion to it. ``EmptyHistoryError`` if nothing was learned that counts. Cost: O(n m²).
 
     Args:
-        bandit: whose, as of now; ``EmptyHistoryError`` if nothing was learned that counts.
-        ax: axes of matplotlib to draw on; None for a figure of its own. That figure is returned.
-
-    Cost: O(n m²).
+        bandit: whose, as of now; nothing changes for it.
+        ax: axes of matplotlib to draw on; None for a figure of its own.
     """
     weights, history = bandit.weights, bandit.history
     counts = weights > 0.0
@@ -237,14 +234,11 @@ def plot_saved(
     Args:
         path: of a file that ``bandit.save`` wrote.
         directory: where the figures go; made if it does not exist.
-        coordinates: by name or number: each gets a line, the first two a plane. None for those of ``plot_line`` and,
-            where there are several, ``plot_plane``.
+        coordinates: by name or number: each gets a line, the first two a plane; none for those of ``plot_line``.
         at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
             for the latest point played.
         center: constant to add to rewards.
         format: "png", "pdf" or "svg".
-
-    Errors are those of ``plot_line`` and ``Bandit.load``.
     """
     checks.one_of("format", format, style.FORMATS)
     bandit = Bandit.load(path)
@@ -266,15 +260,6 @@ def plot_saved(
 # ---------------------------------------------------------------- inside
 
 
-def _first_two(bandit: Bandit) -> tuple[int, ...]:
-    start, d = bandit.candidates.context_dim, bandit.candidates.example.shape[-1]
-    if d - start >= 2:
-        return start, start + 1
-    if start - int(bandit.candidates.is_timed) >= 1:
-        return start - 1, start
-    raise InputError("There is one coordinate to show: take plot_line, or name two coordinates.")
-
-
 def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield what to draw, in order: the kind, points (k, d) and their strength (k,), 1 on the section in full."""
     X, kernel = bandit.history.X, cast(Kernel, bandit.model.covar_module)
@@ -289,10 +274,9 @@ def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tenso
 
 
 def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
-    """Return how much points X (q, d) say about the section, (q,) in [0, 1], in double precision.
+    """Return how much points X (q, d) say about the section, (q,) in [0, 1]: 0 beyond the range that is shown.
 
-    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section,
-    and 0 for a point beyond the range that is shown. With the time among the fixed coordinates it falls with the age.
+    It is the squared prior correlation of the function there and at the point moved onto the section.
     """
     parts = []
     with torch.no_grad():

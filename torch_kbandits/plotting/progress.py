@@ -1,10 +1,9 @@
 """A line of progress for a loop that plays a bandit: rounds a second, rewards, dictionary and width."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
@@ -15,24 +14,18 @@ _RECENT = 50
 
 
 class Progress:
-    """A line of progress on a terminal for your own loop; silent where the stream is no terminal.
+    """A line of progress on a terminal for your own loop; silent where standard error is no terminal.
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
     number m of inducing points, or of distinct points if the posterior is exact, and β. A loop with a turn for each
-    round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
-
-    ::
-
-        for t in Progress(bandit, 500):
-            x = bandit.ask()
-            bandit.tell(x, evaluate(x))
+    round goes over it, ``for t in Progress(bandit, 500)``; in another call ``update``, and use it as a context, or
+    ``close`` it in the end.
 
     Args:
         bandit: that is played; what it was told before does not enter the rewards.
         rounds: how many rounds there will be; None if that is not known.
         interval: seconds between two readings.
         center: constant to add to rewards: what you subtracted before you told them.
-        stream: where the line goes; None for standard error.
         name: before the line.
 
     Cost: reading the clock in a round; a reading costs O(rewards since the last one + m d), and what the width costs.
@@ -45,7 +38,6 @@ class Progress:
         *,
         interval: float = 0.5,
         center: float = 0.0,
-        stream: TextIO | None = None,
         name: str | None = None,
     ) -> None:
         checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
@@ -58,7 +50,6 @@ class Progress:
             total=rounds,
             desc=name,
             disable=None,
-            file=sys.stderr if stream is None else stream,
             mininterval=checks.non_negative("interval", interval),
             miniters=1,
             dynamic_ncols=True,

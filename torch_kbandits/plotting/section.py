@@ -15,8 +15,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.observations.columns import Number
 
-#: Points whose posterior is computed at a time.
-_BLOCK = 4096
+#: Points whose posterior is computed at a time, and of each coordinate of a line or a plane.
+_BLOCK, _NUMBERS = 4096, {1: 200, 2: 60}
 
 
 def moments(bandit: Bandit, X: Tensor, model: Any = None) -> tuple[Tensor, Tensor]:
@@ -74,7 +74,6 @@ class Section:
         context: Any,
         candidates: Any,
         bounds: Tensor | None,
-        resolution: int,
         names: Sequence[str] | None,
     ) -> None:
         d = bandit.candidates.example.shape[-1]
@@ -84,7 +83,7 @@ class Section:
         self.columns = tuple(map(self._column, coordinates))
         if len(set(self.columns)) != len(self.columns):
             raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
-        self.values = self._values(bounds, checks.whole_number("resolution", resolution, 2))
+        self.values = self._values(bounds)
         best = None if at is not None else recommended_point(bandit, context, candidates)
         self.at = self._fixed(at, context, candidates) if best is None else best
         self.is_recommended = best is not None and bool(self.covers(best))
@@ -130,18 +129,14 @@ class Section:
     def _column(self, coordinate: Any) -> int:
         """Return the number of a coordinate; a category's columns cannot vary by themselves."""
         if isinstance(coordinate, str):
-            if coordinate not in self.names:
-                near = checks.nearest_name(coordinate, self.names)
-                guess = f"did you mean {near!r}? " if near else ""
-                raise InputError(f"{coordinate!r} is no coordinate; {guess}Known: {', '.join(self.names)}.")
-            column = self.names.index(coordinate)
+            column = self.names.index(checks.one_of("coordinate", coordinate, self.names))
         elif (column := checks.non_negative_integer("coordinate", coordinate)) >= len(self.names):
             raise InputError(f"coordinate must be from 0 to {len(self.names) - 1}, got {column}.")
         if not isinstance(self.owner(column), Number | None):
             raise InputError(f"{self.names[column]!r} belongs to a category, with nothing between its levels: fix it.")
         return column
 
-    def _values(self, bounds: Tensor | None, resolution: int) -> tuple[Tensor, ...]:
+    def _values(self, bounds: Tensor | None) -> tuple[Tensor, ...]:
         """Return the values of each varying coordinate, (k,)."""
         candidates, kernel = untimed(self._bandit.candidates), self._bandit.model.covar_module
         arms = candidates.source.tensor if isinstance(candidates, Arms) else None
@@ -151,7 +146,8 @@ class Section:
         if ranges.shape[-1] != len(self.columns):
             raise InputError(f"bounds must be (2, {len(self.columns)}); got {checks.describe(bounds)}.")
         kind: Any = {"dtype": candidates.example.dtype, "device": self._bandit.candidates.device}
-        return tuple(torch.linspace(float(low), float(high), resolution, **kind) for low, high in ranges.T)
+        number = _NUMBERS[len(self.columns)]
+        return tuple(torch.linspace(float(low), float(high), number, **kind) for low, high in ranges.T)
 
     def _range(self, column: int) -> Tensor:
         """Return the bounds (2,) of a coordinate of what may be played; of what was played, if those are not known."""

@@ -208,10 +208,6 @@ class PredictionStrategy:
         """Return k(x, x) − zᵀz + zᵀ cov z, (..., N), without a learned residual or anything pending."""
         return non_negative_variance(prior - (z * self.own(z)).sum(-2), prior)
 
-    def reducible(self, prior: Tensor, z: Tensor) -> Tensor:
-        """Return what more observations could take away of these variances, (..., N)."""
-        return self.own_variance(prior, z) if self.noise is not None else (z * (z - self.own(z))).sum(-2)
-
     def variance(self, X: Tensor, z: Tensor) -> Tensor:
         """Return posterior variances, (..., N)."""
         prior = self.prior_variance(X)

@@ -2,10 +2,11 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
@@ -28,11 +29,9 @@ _UNEXPLAINED = 0.02
 #: Rewards that memories are to predict, how many of the latest they may remember, and points of their dictionary.
 _PREDICTED, _REMEMBERED, _DICTIONARY = 100, 400, 128
 
-#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many.
-_FEWEST = 16
-
-#: The shortest horizon, in rewards.
-_SHORTEST = 4.0
+#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many; and the
+#: shortest horizon, in rewards.
+_FEWEST, _SHORTEST = 16, 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,8 @@ class Fit:
     """What was fitted: kernel, λ, constant prior mean in units of Y, and the memory with its number.
 
     ``evidence`` is the log density, in nats, of the rewards used and of what was fitted under its prior; NaN where
-    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd.
+    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd, and
+    the ``end`` is where the next fit may start.
     """
 
     kernel: Kernel
@@ -50,6 +50,7 @@ class Fit:
     settled: bool
     diagnostics: tuple[str, ...]
     mean: float = 0.0
+    end: tuple[float, ...] = ()
 
 
 def fit_evidence(
@@ -61,65 +62,59 @@ def fit_evidence(
     learn_memory: bool = False,
     learn_mean: bool = False,
     seed: int,
+    start: Sequence[float] = (),
     exact_up_to: int = 400,
 ) -> Fit:
     """Fit kernel, noise and the number of a memory to rewards.
 
-    What is maximised is the marginal posterior: log N(y | 0, K + Σ), and the log densities of the kernel's parameters
-    and of λ under their priors, that of λ being BoTorch's. Σ has the noise variances that the memory leaves now; K is
-    the memory's prior on time if it has one. Of more distinct points than ``exact_up_to`` so many are taken, evenly
-    spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
-    density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
+    What is maximised is the ``MarginalPosterior`` of those parameters of a copy of the kernel that need a gradient, and
+    of λ unless it is given. Of more distinct points than ``exact_up_to`` so many are taken; without a prior on time the
+    fit goes on from there with up to 5,000 and a bound of the density, if a dictionary of 200 spans these. With
+    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. Where there is a ``start``, the end
+    of an earlier fit of the same kind, the search goes on from there, else from the kernel and from points near it.
 
-    The ε of a ``TemporalPrior`` is fitted jointly with the rest, its horizon (``Memory.with_horizon``) being expected
-    within a decade of the time which the rewards span. For other memories the likelihood is no guide: noise that grows
-    with the age says that old rewards lie further apart, which they do not. Their number is that under which rewards
-    are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
+    that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
+    rewards are predicted best from those before them, with the kernel and λ that predict best, of those fitted to the
     latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
-    The kernel is copied; its parameters that need no gradient stay, as does λ where ``regularization`` gives it. With
-    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. The seed is that of the points from
-    which a fit starts. ``InputError`` if the number of the memory cannot be learned, or no reward counts.
-
-    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
-    learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
-    numbers O(100 u m²), m at most 128.
+    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound.
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)
-    start = _Start(kernel, regularization, 1.0 if learn_mean else 0.0, seed, exact_up_to)
+    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
+    climb = partial(_climbed, kernel, regularization, seed, words)
     # Whatever the caller's grad mode, and without the words of single attempts.
     with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
         for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
         by_prediction = learn and not kept.needs_time_column
-        fit = _predicting(start, data, kept) if by_prediction else start.climbed(data, kept, learn)
+        fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn, start=start)
     return fit if memory is not None else replace(fit, memory=None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Where fits start, and what they have in common; see ``fit_evidence`` and ``MarginalPosterior``."""
-
-    kernel: Kernel
-    regularization: float | None
-    mean_variance: float
-    seed: int
-    exact_up_to: int
-
-    def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
-        """Return the best of some climbs; of many points one more, of the bound."""
-        kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
-        words: Any = {"regularization": self.regularization, "memory": memory, "mean_variance": self.mean_variance}
-        posterior = MarginalPosterior(data, kernel, learn=learn, most=self.exact_up_to, **words)
-        settled = posterior.maximize(self.seed, climbs)
-        if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
-            many = MarginalPosterior(data, deepcopy(kernel), most=COVERED, **words)
-            if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
-                posterior = many
-        if settled and learn and on_time:
-            memory = memory.with_horizon(posterior.horizon)
-        return _described(posterior, memory, settled)
+def _climbed(
+    kernel: Kernel,
+    regularization: float | None,
+    seed: int,
+    words: Any,
+    data: TrainingData,
+    memory: Memory,
+    learn: bool = False,
+    climbs: int = CLIMBS,
+    start: Sequence[float] = (),
+) -> Fit:
+    """Return the best of some climbs; of many points one more, of the bound."""
+    kernel, on_time = deepcopy(kernel).to(data.X), memory.needs_time_column
+    posterior = MarginalPosterior(data, kernel, regularization, memory, learn=learn, **words)
+    settled = posterior.maximize(seed, climbs, start)
+    if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
+        many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
+        if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1):
+            posterior = many
+    if settled and learn and on_time:
+        memory = memory.with_horizon(posterior.horizon)
+    return _described(posterior, memory, settled)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -133,31 +128,30 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
         with torch.no_grad():
             evidence, said, mean = float(posterior()), diagnostics(posterior), posterior.mean
     kernel = posterior.kernel.eval().requires_grad_(False)
-    return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean)
+    return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean, posterior.values)
 
 
 # ---------------------------------------------------------------- by prediction
 
 
-def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
+def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _candidates(start, X, Y, times):
+    for fit in _candidates(climb, X, Y, times):
         if not fit.settled:
             continue
         scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted)
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
-        return start.climbed(data, memory)
+        return climb(data, memory)
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    words: Any = {"most": start.exact_up_to, "mean_variance": start.mean_variance}
     posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
@@ -170,14 +164,14 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
+def _candidates(climb: Callable[..., Fit], X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield climb(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, Stationary(), learn=True, climbs=1)
+    yield climb(timed, Stationary(), learn=True, climbs=1)
 
 
 @torch.no_grad()
@@ -223,14 +217,6 @@ _NOTICED, _AT, _FAR_BELOW, _EVALUATED = 1e-3, 1e-3, 0.01, 200
 _ENOUGH, _NOTHING = 20, 2.0
 
 
-class _Scale(NamedTuple):
-    """A length scale: its columns, value and constraint."""
-
-    columns: tuple[int, ...]
-    value: float
-    constraint: Interval
-
-
 def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
     """Return what is odd about kernel and noise given the rewards that they were fitted to.
 
@@ -251,7 +237,8 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
                 "these columns at all, give more rewards, or another kernel.",
             )
         scales = _length_scales(kernel, range(X.shape[-1]))
-        said = [f"{_subject(scale, names)} is {fault}" for scale in scales if (fault := _fault(scale, kernel, X))]
+        faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
+        said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
     if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
@@ -270,26 +257,26 @@ def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
     return float(posterior.density()) < alone + _NOTHING
 
 
-def _subject(scale: _Scale, names: Sequence[str] | None) -> str:
+def _subject(columns: Sequence[int], value: float, names: Sequence[str] | None) -> str:
     """Return what a sentence is about, given the names of all columns, as far as they are known."""
-    own = [""] if names is None else [names[column] for column in scale.columns]
-    numbers = ", ".join(map(str, scale.columns))
+    own = [""] if names is None else [names[column] for column in columns]
+    numbers = ", ".join(map(str, columns))
     called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
-    return f"The length scale {scale.value:.3g} of column{'s' if len(scale.columns) > 1 else ''} {called}"
+    return f"The length scale {value:.3g} of column{'s' if len(columns) > 1 else ''} {called}"
 
 
-def _fault(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
+def _fault(columns: Sequence[int], value: float, constraint: Interval, kernel: Kernel, X: Tensor) -> str | None:
     """Return what is wrong with a length scale, and what to do; None if nothing is."""
-    columns, value, constraint = scale
     values = X[:, columns]
     if bool((values == values[:1]).all()):
         return None
     lower, upper = float(constraint.lower_bound), float(constraint.upper_bound)
-    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or _is_short(values, value):
+    different = values.unique(dim=0)
+    apart = (torch.pdist(different) > _APART * value).double()
+    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or (len(different) > 2 and float(apart.mean()) >= _NEARLY_ALL):
         return (
-            "short: rewards change faster than its values are apart, and one value says nothing of the next. Treat it "
-            "as a category if it names kinds of things, see GroupedKernel; else leave it out, put something smoother "
-            "in its place, or give a lengthscale_prior."
+            "short: rewards change faster than its values are apart. Treat it as a category, see GroupedKernel, if it "
+            "names kinds of things; else leave it out, take something smoother, or give a lengthscale_prior."
         )
     if value >= upper * (1.0 - _AT):
         return "at its upper bound: raise that, or leave out what explains so little."
@@ -302,16 +289,8 @@ def _fault(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
     return None
 
 
-def _is_short(values: Tensor, lengthscale: float) -> bool:
-    """Say whether nearly all pairs of values (n, c) that differ are many length scales apart."""
-    values = values.unique(dim=0)
-    if len(values) < 3:
-        return False
-    return float((torch.pdist(values) > _APART * lengthscale).double().mean()) >= _NEARLY_ALL
-
-
-def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[_Scale]:
-    """Yield the length scales of a kernel and its parts, which see these columns of the points."""
+def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Sequence[int], float, Interval]]:
+    """Yield the length scales of a kernel that sees these columns, with their columns, values and constraints."""
     if isinstance(kernel, ScaleKernel):  # whose columns are those of its base, which does not choose again
         kernel = kernel.base_kernel
     if kernel.active_dims is not None:
@@ -322,7 +301,7 @@ def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[_Scale]:
         groups = kernel.groups if isinstance(kernel, GroupedKernel) else each
         for number, value in enumerate(scales):
             own = tuple(column for column, group in zip(columns, groups, strict=True) if group == number)
-            yield _Scale(own, value, cast(Interval, kernel.raw_lengthscale_constraint))
+            yield own, value, cast(Interval, kernel.raw_lengthscale_constraint)
     elif isinstance(kernel, SpaceTimeKernel):
         yield from _length_scales(kernel.time_kernel, columns[:1])
         yield from _length_scales(kernel.space_kernel, columns[1:])

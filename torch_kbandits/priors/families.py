@@ -300,11 +300,9 @@ class Sampling(FamilyRule):
 
     def __post_init__(self) -> None:
         if self.probabilities is not None:
-            numbers = checks.entries("probabilities", self.probabilities)
-            if not numbers:
-                raise InputError("probabilities must be a number for each hypothesis, got none.")
-            numbers = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(numbers))
-            object.__setattr__(self, "probabilities", numbers)
+            numbers = enumerate(checks.entries("probabilities", self.probabilities))
+            kept = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in numbers)
+            object.__setattr__(self, "probabilities", kept)
 
     def weights(self, trials: Trials) -> Tensor:
         """Return P(u | data), (K,), or refuse another number of probabilities than hypotheses."""

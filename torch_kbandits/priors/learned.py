@@ -26,10 +26,11 @@ _FIRST_NOISE = 0.1
 
 
 class LastFit(NamedTuple):
-    """How many rewards were learned when a prior was fitted last, 0 before the first fit, and how many counted."""
+    """How many rewards were learned when a prior was fitted last, 0 before the first fit, how many counted, its end."""
 
     number: int = 0
     counted: int = 0
+    end: tuple[float, ...] = ()
 
 
 NEVER = LastFit()
@@ -40,14 +41,13 @@ class LearnedPrior:
     """A prior that is fitted to the rewards that count, again and again as more of them come.
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
-    and the units of rewards, so that these change no choice. The first points are spread over the candidates, whatever
-    the algorithm. Then the prior is fitted whenever there are a quarter more rewards, and the posterior computed anew
-    under it; pending points stay so. In between the algorithm plays as if the prior were known: no theorem covers it.
+    and the units of rewards, so that these change no choice. The first points are spread over the candidates. Then the
+    prior is fitted whenever there are a quarter more rewards, and the posterior computed anew under it. In between the
+    algorithm plays as if the prior were known: no theorem covers it.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
-    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is a
-    value for each arm or a function: it says where to look. A ``KernelBanditWarning`` says once what is odd about a fit
-    of 50 rewards or more.
+    With all three, or a mean that says where to look, no point is spread. A ``KernelBanditWarning`` says once what is
+    odd about a fit of 50 rewards or more.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
@@ -66,9 +66,11 @@ class LearnedPrior:
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
 
-    Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
-    posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
-    of rewards; where a memory counts n at most, it is four for n rewards.
+    A fit goes on from where the last one ended, but for the first after a restart.
+
+    Cost of a fit: O(n³) for each of some fifty evaluations, of the first for some hundreds, n at most 400 of the
+    rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of the
+    number of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
@@ -114,9 +116,11 @@ class LearnedPrior:
             return number >= num_forgotten + self.num_initial
         return number >= last.number + self.refit_share * last.counted
 
-    def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
-        """Return the prior before any reward, as if the deviation of rewards were their unit; see ``fitted``."""
-        return self._unfitted(Units(spans=self._divided_by(spans)), len(spans), groups)
+    def started(self, spans: Tensor, groups: Sequence[int] | None, units: Units | None = None) -> Prior:
+        """Return the prior before any fit, in units of rewards or as if their deviation were 1; see ``fitted``."""
+        units = Units(spans=spans if self.kernel is None else None) if units is None else units
+        kernel, noise = self._given(units, len(spans), groups)
+        return self._of_rewards(units, kernel, _FIRST_NOISE if noise is None else noise, self.mean)
 
     def fitted(
         self,
@@ -128,23 +132,26 @@ class LearnedPrior:
         memory: Memory | None = None,
         groups: Sequence[int] | None = None,
         seed: int,
+        start: Sequence[float] = (),
         units_only: bool = False,
-    ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
+    ) -> tuple[Prior, Memory | None, tuple[str, ...], tuple[float, ...]]:
         """Fit to two rewards or more that count, or with ``units_only`` only bring what is given to their units.
 
         The data are as they were told. Columns without the time are divided by ``spans`` (d,) unless a kernel is given.
         Penalties are known by the ``first`` different rewards since a restart, (f,); none where their level may change.
         ``expected`` is a prior mean that is given, at the points, (n,); None where it is fitted. Returned are the prior
-        in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        in units of rewards, the memory as given or with its number fitted, what is odd about the fit, and its end, from
+        which the next one may ``start``.
         """
         X, Y, floor = data.X.double(), data.Y.double(), -math.inf
         if expected is not None:
             Y = Y - expected.double()
         elif self.clip:
             floor = floor_below(first.double(), float(Y.min()))
-        units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
+        divided_by = spans if self.kernel is None else None  # a kernel that is given sees points as they are
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
         if units_only:
-            return self._unfitted(units, len(spans), groups), memory, ()
+            return self.started(spans, groups, units), memory, (), ()
         kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
@@ -155,26 +162,19 @@ class LearnedPrior:
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and memory is not None,
             seed=seed,
+            start=start,
         )
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
         if self.learn_memory and fit.memory is not None:
             memory = fit.memory.scaled(units.scale**2)
-        return self._kept(units.prior(fit.kernel, fit.regularization, mean)), memory, fit.diagnostics
+        return self._of_rewards(units, fit.kernel, fit.regularization, mean), memory, fit.diagnostics, fit.end
 
-    def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
-        """Return the prior of units alone."""
-        kernel, noise = self._given(units, dimension, groups)
-        return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
-
-    def _kept(self, prior: Prior) -> Prior:
-        """Return a prior with kernel and λ as they are given, if they are, to the last digit."""
+    def _of_rewards(self, units: Units, kernel: Kernel, noise: float, mean: PriorMean | None) -> Prior:
+        """Return a prior in units of rewards, with kernel and λ as they are given, if they are, to the last digit."""
+        prior = units.prior(kernel, noise, mean)
         if self._knows_kernel and self.kernel is not None:
             prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
-
-    def _divided_by(self, spans: Tensor) -> Tensor | None:
-        """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
-        return spans if self.kernel is None else None
 
     def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
         """Return the kernel to start from and λ, if it is known, in units."""
@@ -188,17 +188,14 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
     """Fit kernel, noise and mean to rewards, as ``LearnedPrior`` does; a ``Bandit`` takes the result as ``prior``.
 
     Args:
-        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame; what is in single precision is fitted in
-            double.
+        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame.
         Y: rewards (n,), as in ``Bandit.tell``.
-        kernel: as in ``LearnedPrior``; unless given ``default_kernel(d)``, each column divided by its range.
+        kernel: as in ``LearnedPrior``, like ``clip``.
         clip: whether rewards far below the others count as less far below, see ``floor_below``.
         seed: of the points from which the fit starts.
 
     A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
     noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
-
-    Cost: as of a fit of ``LearnedPrior``.
     """
     X = checks.points("X", X)
     if X.dim() != 2 or len(X) < 2:
@@ -207,7 +204,7 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
     if kernel is not None:
         check_kernel(kernel, X[:1].double())
     seed = checks.whole_number("seed", seed)
-    prior, _, diagnostics = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
+    prior, _, diagnostics, _ = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
     for diagnostic in diagnostics:
         warnings.warn(diagnostic, KernelBanditWarning, stacklevel=2)
     return prior

@@ -80,20 +80,11 @@ class TrainingData:
 class MarginalPosterior:
     """The log density of rewards and parameters, log N(y | 0, K + Σ) + log p(parameters), as a function of these.
 
-    Args:
-        data: what is fitted to; if nothing of it counts it is refused.
-        kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
-        regularization: λ, if it is known.
-        memory: which rewards count, and with what noise.
-        learn: whether the ε of a prior on time is a parameter, that of the memory or one more. Then all rewards count.
-        most: how many distinct points are used: evenly spaced ones in the order of their first rewards, the latest
-            under a prior on time.
-        mean_variance: the prior variance of a constant that is added to the function; 0 for none.
-
-    Attributes:
-        parameters, bounds: by name; that of λ is its logarithm, ``noise``, that of ε that of its ``horizon``.
-        points, Y: the distinct points (u, d), of ``num_points``, and the rewards (n,) that are used.
-        keeps_noise: whether each of these has noise variance λ.
+    The kernel, which is of one time if the memory has a prior on time, moves with the ``parameters``; that of λ, unless
+    it is known, is its logarithm ``noise``, and that of ε that of its ``horizon``. To ``learn`` ε it is that of the
+    memory or one more; then all rewards count. Of the distinct points at ``most`` so many are used: evenly spaced ones
+    in the order of their first rewards, the latest under a prior on time. ``mean_variance`` is the prior variance of a
+    constant that is added to the function, 0 for none. Σ has the noise variances that the memory leaves now.
     """
 
     def __init__(
@@ -152,6 +143,11 @@ class MarginalPosterior:
     def regularization(self) -> float:
         """λ."""
         return float(self._log_noise.detach().exp())
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """All parameters one after another, (p,): where another climb may start."""
+        return tuple(torch.cat([each.detach().flatten() for each in self.parameters.values()] or [self.Y[:0]]).tolist())
 
     @property
     def horizon(self) -> float:
@@ -233,24 +229,27 @@ class MarginalPosterior:
 
     # ---------------------------------------------------------------- its maximum
 
-    def maximize(self, seed: int, climbs: int) -> bool:
+    def maximize(self, seed: int, climbs: int, start: Sequence[float] = ()) -> bool:
         """Move the parameters to the best maximum that some climbs find; False: there is none, and they stay.
 
-        The first climb starts where the parameters are, the others near there.
+        The first climb starts where the parameters are, the others near there; or one at a start, if that is given.
         """
         if not self.parameters:
             return True
         closure = NdarrayOptimizationClosure(
             ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters), self.parameters
         )
-        given = best = closure.state
         bounds, highest = self._within_reach(), -math.inf
+        if len(start) == len(closure.state):
+            closure.state = np.clip(start, *cast(Array, get_bounds_as_ndarray(self.parameters, bounds)).T)
+            climbs = 1
+        given = best = closure.state
         for climb in range(_MOST_CLIMBS):
             if climb >= climbs and highest > -math.inf:
                 break
-            start = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
+            first = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
             try:
-                result = scipy_minimize(closure, self.parameters, bounds, x0=start, options={"maxiter": 200})
+                result = scipy_minimize(closure, self.parameters, bounds, x0=first, options={"maxiter": 200})
             except NumericalError:  # some line searches look far away
                 continue
             if result.status != OptimizationStatus.FAILURE and -result.fval > highest:
@@ -259,11 +258,8 @@ class MarginalPosterior:
         return highest > -math.inf
 
     def _within_reach(self) -> dict[str, tuple[Any, Any]]:
-        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
-
-        What has no least value is a raw parameter, of which a length scale is about e to the power of it where small.
-        """
-        reached = {}
+        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding."""
+        reached = {}  # what has no least value is raw: a length scale is about e to the power of it where small
         for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):

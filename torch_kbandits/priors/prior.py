@@ -2,9 +2,10 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -32,8 +33,7 @@ class Prior:
         kernel: the prior covariance of the function, any GPyTorch kernel, in reward units squared; a copy is kept.
         regularization: λ > 0, the variance of the noise, in reward units squared.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
-            points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
-            given the times (n,), as a bandit counts them, too.
+            points (n, d), with contexts of (context, action), that returns (n,); see ``PriorMean``.
         floor: in reward units: a reward below counts as if it were this one, so that penalties do not outweigh all
             else; see ``floor_below``. Minus infinity where all count as they are.
     """
@@ -74,24 +74,21 @@ class FunctionMean(Mean):
         return values.reshape(x.shape[:-1])
 
 
-class TabulatedMean:
-    """A value (A,) for each of some points (A, d), as a function of points."""
+def tabulated_mean(points: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return values (A,) for each of some points (A, d) as a function of points, which refuses others."""
+    keys = row_keys(points)
+    places = {key: place for place, key in enumerate(keys)}
+    for row in (values != values[[places[key] for key in keys]]).nonzero().flatten().tolist():
+        raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
+    return partial(_looked_up, places, values)
 
-    def __init__(self, points: Tensor, values: Tensor) -> None:
-        self._values, keys = values, row_keys(points)
-        self._places = {key: place for place, key in enumerate(keys)}
-        different = values != values[[self._places[key] for key in keys]]
-        if bool(different.any()):
-            row = int(different.nonzero()[0])
-            raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
 
-    def __call__(self, X: Tensor) -> Tensor:
-        """Return the values at points (n, d), (n,), or refuse a point that has none. Cost: O(n)."""
-        places = [self._places.get(key) for key in row_keys(X)]
-        if None in places:
-            point = X[places.index(None)].tolist()
-            raise InputError(f"mean has no value for {point}: give it as a function of points.")
-        return self._values[cast(list[int], places)]
+def _looked_up(places: Mapping[bytes, int], values: Tensor, X: Tensor) -> Tensor:
+    found = [places.get(key) for key in row_keys(X)]
+    if None in found:
+        point = X[found.index(None)].tolist()
+        raise InputError(f"mean has no value for {point}: give it as a function of points.")
+    return values[cast(list[int], found)]
 
 
 def depends_on_time(mean: PriorMean | None) -> bool:
@@ -128,7 +125,7 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
         if arms is None or mean.shape != arms.shape[:1]:
             hint = "give a number, a function of points (n, d) or a GPyTorch mean"
             raise InputError(f"mean={checks.describe(mean)} needs as many arms in memory: {hint}.")
-        function = TabulatedMean(arms, mean)
+        function = tabulated_mean(arms, mean)
     elif not callable(mean):
         function = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
         function.initialize(constant=torch.tensor(mean, dtype=torch.float64))

@@ -17,21 +17,14 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.priors.prior import Prior, PriorMean
 
-#: Rewards whose deviation is this fraction of their size are equal to rounding.
-_EQUAL = 1e-12
-
-#: Values of a column that differ by this many units in the last place are equal to rounding.
-_ROUNDING = 4.0
+#: Rewards whose deviation is this fraction of their size are equal to rounding; and so are values of a column that
+#: differ by so many units in the last place.
+_EQUAL, _ROUNDING = 1e-12, 4.0
 
 #: Rewards this many times as far below the median as the best is above it are far below. Of 200 designs of ten points
-#: on Branin and on bowls none has some.
-_FAR = 20.0
-
-#: With fewer different rewards above the median, or it, than this, far is further; see ``floor_below``.
-_ENOUGH_ABOVE = 4
-
-#: Where rewards far below are put, in the same units. On a bowl with holes 20 found less.
-_FAR_COUNTS = 5.0
+#: on Branin and on bowls none has some. With fewer different rewards above the median, or it, than the next number far
+#: is further; see ``floor_below``. The last is where rewards far below are put: on a bowl with holes 20 found less.
+_FAR, _ENOUGH_ABOVE, _FAR_COUNTS = 20.0, 4, 5.0
 
 #: The least and the largest deviation of rewards whose square is far from underflow and overflow.
 _SCALES = 1e-140, 1e140
@@ -43,9 +36,8 @@ _SHORTEST = 0.025
 def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> ScaleKernel:
     """Return the kernel that is fitted where none is given, for points of the unit cube, in double precision.
 
-    It is a Matérn 5/2 kernel with a variance and a length scale for each parameter. Of G parameters these are expected
-    to be about ½√G, within a factor of three. A parameter in several columns, such as a choice of several values, has
-    one length scale; see ``GroupedKernel``.
+    It is a Matérn 5/2 kernel with a variance and a length scale for each parameter, of G parameters about ½√G, within a
+    factor of three. A parameter in several columns, such as a choice, has one length scale; see ``GroupedKernel``.
 
     Source: Hvarfner, Hellsten and Nardi, ICML 2024: distances grow with the root of the number of coordinates, and so
     do length scales. Differs: their prior, BoTorch's ``get_covar_module_with_dim_scaled_prior``, has a median eight
@@ -83,9 +75,9 @@ def _single(value: float) -> float:
 def floor_below(Y: Tensor, lowest: float | None = None) -> float:
     """Return the reward below which others count as if they were it.
 
-    A few rewards far below the others, such as penalties of evaluations that failed, would be the unit in which all
-    others are equal. So no reward counts as more than twenty times as far below the median as the best is above it;
-    and if one lies there, none as more than five times as far. Of equal rewards one counts. Units change nothing.
+    A few rewards far below the others, such as penalties, would be the unit in which all others are equal. So no reward
+    counts as more than twenty times as far below the median as the best is above it; and if one lies there, none as
+    more than five times as far. Of equal rewards one counts. Units change nothing.
 
     Of few rewards the best is easily near the median by chance: that k of them lie within a share s of the range has a
     probability like s to the k-th power. So where k < 4 different rewards are above the median, 20 becomes 20^(4 / k).
@@ -107,12 +99,8 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
 class Units:
     """Those in which rewards have mean 0 and variance 1, and columns a range of about 1.
 
-    Attributes:
-        center: what is subtracted of rewards, in their units.
-        scale: what they are divided by then.
-        floor: a reward below counts as if it were this one, in units of rewards.
-        spans: what the columns of points are divided by, (d,), under a ``default_kernel``; None under any other, which
-            sees points as they are.
+    A reward below the floor counts as if it were it; the center is subtracted, then the scale divides. Columns of
+    points are divided by the spans (d,) under a ``default_kernel``; any other sees them as they are, None.
     """
 
     center: float = 0.0

@@ -1,16 +1,10 @@
 """How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
 
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
-from torch_kbandits.selection.choice import PosteriorConfig, are_few, surrogate_over
+from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
+from torch_kbandits.selection.choice import are_few, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
-from torch_kbandits.selection.constraints import (
-    ConstrainedOutcome,
-    ConstraintSet,
-    FeasibilityModel,
-    Playable,
-    among,
-    recommended,
-)
+from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet, Playable, recommended
+from torch_kbandits.selection.failures import FeasibilityModel, among
 from torch_kbandits.selection.filtered import FilteredArms
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy

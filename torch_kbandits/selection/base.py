@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self, cast
 
@@ -24,6 +24,7 @@ from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import on_cpu_without_grad
+from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
@@ -34,6 +35,21 @@ from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorConfig:
+    """What a surrogate is to be, whatever may be played."""
+
+    kernel: Kernel  # the prior covariance
+    regularization: float  # λ
+    seed: int  # addresses what is drawn once
+    exact: bool  # whether the posterior is the exact one
+    online: bool = False  # whether the dictionary rule decides about each point once, when it is told
+    memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
+    mean: Mean | None = None  # the prior mean; None for zero
+    full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
+    outcomes: tuple[tuple[int, Mean | None], ...] = ()  # of those that differ in means alone, number and prior mean
 
 
 class Offered(Protocol):

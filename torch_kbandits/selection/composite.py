@@ -154,13 +154,8 @@ class CompositeFantasy(FantasyPosterior):
 class EnsembleSurrogate(CompositeSurrogate):
     """A surrogate under each of K hypotheses, all of which learn all rewards, and what each has shown.
 
-    Args:
-        parts: the surrogates, before any reward.
-        rule: between the hypotheses.
-        width: the confidence width, read under each hypothesis on its own.
-        keeps_all: whether all rewards count in full under every hypothesis.
-
-    Cost of a reward: that of each of the K surrogates.
+    A rule decides between them; the width is read under each on its own. ``keeps_all`` says whether all rewards count
+    in full under every hypothesis. Cost of a reward: that of each of the K surrogates.
     """
 
     shares_all = True
@@ -199,7 +194,7 @@ class EnsembleSurrogate(CompositeSurrogate):
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
     def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
-        """Return the surrogate with more rewards, which all hypotheses learn."""
+        """Return the surrogate with more rewards, which all hypotheses learn, without those that these refute."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
         parts = self._learned(told, rule, generator)
         for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
@@ -208,17 +203,14 @@ class EnsembleSurrogate(CompositeSurrogate):
             score = self._score(told, part, after, residual, variance)
             amounts = own.sum(), Y[own].sum(), deviation[own].sum(), residual[own].sum(), score
             news.append([float(amount) for amount in amounts])
-        after = self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
-        return after if until is None else after.at(until)
-
-    def _after(self, news: Tensor, told: History) -> Trials:
-        """Return the trials once sums (K, 5) are added to them, without those that these refute."""
-        old = self.sums[:, :-1]
-        old[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
-        sums = zip(_SUMS, (old + news).nan_to_num().unbind(-1), strict=False)  # of the largest rewards none is finite
-        after = replace(self.trials, **dict(sums), number=self.trials.number + len(told.X))
+        sums = self.sums[:, :-1]
+        sums[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
+        sums = (sums + sums.new_tensor(news)).nan_to_num()  # of the largest rewards none is finite
+        number = self.trials.number + len(told.X)
+        trials = replace(self.trials, **dict(zip(_SUMS, sums.unbind(-1), strict=False)), number=number)
         noise = torch.stack([part.regularization.double().cpu() for part in self.parts])
-        return replace(after, active=self.rule.kept(after, noise))
+        after = self._with(parts, trials=replace(trials, active=self.rule.kept(trials, noise)))
+        return after if until is None else after.at(until)
 
     def _score(self, told: History, before: Surrogate, after: Surrogate, residual: Tensor, variance: Tensor) -> Tensor:
         """Return log p(y | what was told before) of rewards (q,), 0-dim, from the surrogates before them and after.
@@ -285,12 +277,8 @@ class StagedSurrogate(CompositeSurrogate):
     """A surrogate of everything told, which leads, and one for each stage, of the rewards of points that it chose.
 
     Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
-    effective dimension of everything are at least those of every stage.
-
-    Args:
-        parts: the surrogate of everything told and those of the stages, before any reward.
-        num_latest: how many of the latest rewards of all stages count; then the memory of each is ``LastObservations``,
-            and its time the number of its own among them. None where times decide.
+    effective dimension of everything are at least those of every stage. Where so many of the latest rewards of all
+    stages count, the memory of each is ``LastObservations``, and its time the number of its own among them.
 
     Cost of a reward: that of everything, and that of its stage.
     """

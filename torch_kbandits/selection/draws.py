@@ -39,19 +39,11 @@ def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -
 
 @dataclass(frozen=True, eq=False)
 class PosteriorDraws:
-    """Draws of f − mean.
+    """Draws of f − mean. Source: Matheron's rule, Wilson et al., ICML 2020."""
 
-    Source: Matheron's rule, Wilson et al., ICML 2020.
-
-    Attributes:
-        posterior: of f.
-        order: places of the points that count, in the order in which they were first played.
-        kernel: the prior covariance, in the dtype of the points.
-    """
-
-    posterior: Posterior
-    order: Places
-    kernel: Kernel
+    posterior: Posterior  # of f
+    order: Places  # of the points that count, in the order in which they were first played
+    kernel: Kernel  # the prior covariance, in the dtype of the points
 
     def function(self, seed: int) -> tuple[RandomFourierFeatures, Array]:
         """Return a draw of the prior as a function, and weights of the coordinates, (m,), that make it one of f − mean.
@@ -67,26 +59,18 @@ class PosteriorDraws:
     def at_arms(self, source: ArmSource, seed: int, known: PriorDraws | None) -> tuple[Tensor, PriorDraws | None]:
         """Return a joint draw at the arms, (A,), equal at equal arms, and what drew the prior, if that serves again.
 
-        Args:
-            source: the arms.
-            seed: all randomness.
-            known: what drew the prior last.
-
-        Raises:
-            InputError: if the arms are not all in memory and the kernel has no random Fourier features.
+        What drew it last may be known. Raises as ``function`` does if the arms are not all in memory.
         """
-        posterior, generator = self.posterior, torch.Generator().manual_seed(seed)
+        posterior, generator, number = self.posterior, torch.Generator().manual_seed(seed), len(source)
         followers = cast(Arms, posterior.arms)
         features = followers.table.features
         if source.tensor is None:
             prior, c = self.function(seed)
             values = torch.cat([prior.at(block) for _, block in source.blocks()])
             return values + torch.as_tensor(features.product(c)), None
-        number = len(source)
         points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
         if known is None or known.is_for_first or not torch.equal(known.points, points):
-            first = rows[number + torch.from_numpy(posterior.basis)].unique()
-            known = PriorDraws(followers.kernel, points, first)
+            known = PriorDraws(followers.kernel, points, rows[number + torch.from_numpy(posterior.basis)].unique())
         values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
         c = posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self.order)
         drawn = values[arms] + torch.as_tensor(features.product(c))

@@ -21,7 +21,7 @@ from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points, Posterior
 from torch_kbandits.selection.base import FantasyPosterior, best_of, required
 from torch_kbandits.selection.gaussian import GaussianSurrogate
-from torch_kbandits.selection.search import BoxSearch, CubeSearch, found
+from torch_kbandits.selection.search import found
 
 
 class GaussianFantasy(FantasyPosterior):
@@ -51,20 +51,16 @@ class GaussianFantasy(FantasyPosterior):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score; equals are broken at random."""
-        search, surrogate = self.surrogate.place.search, self.surrogate
+        place, surrogate = self.surrogate.place, self.surrogate
         if rule.needs_incumbent:
             rule = rule.scaled_to(surrogate)
-        is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
-        if isinstance(search, CubeSearch) and domain is None:
-            domain = Domain(cube=search.cube)
+        is_listed = domain is not None and domain.is_listed
+        if domain is None and place.domain is not None and place.domain.cube is not None:
+            domain = place.domain
         if domain is not None and domain.cube is not None:
-            return self._on_cube(rule, beta, seed, domain, seed if search is None else search.seed)
-        if (
-            surrogate.place.source is None
-            and not is_listed
-            and (search is not None or required(domain).bounds is not None)
-        ):
-            return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
+            return self._on_cube(rule, beta, seed, domain, seed if place.seed is None else place.seed)
+        if place.source is None and not is_listed and (place.domain or required(domain).bounds is not None):
+            return self._searched(rule, beta, seed, domain)
         return self._best_offered(rule, beta, seed, domain, surrogate.kernel_bound(), self._incumbent_within(domain))
 
     def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
@@ -78,21 +74,17 @@ class GaussianFantasy(FantasyPosterior):
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
         return self.surrogate.moments(known)[0].max() if len(known) else None
 
-    def _searched(
-        self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: BoxSearch | None
-    ) -> Tensor:
+    def _searched(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
         """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
         surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
         number = surrogate.num_observations
         self.best_score, is_blind = float, rule.needs_observations and number == 0
-        if search is not None and is_blind:
-            return search.first(len(self.pending))
-        model, where = (
-            surrogate.searched_in_double,
-            _in_double(required(domain) if search is None else surrogate.domain),
-        )
+        stays = surrogate.place.domain is not None
+        if stays and is_blind:
+            return surrogate.place.first(len(self.pending))
+        model, where = surrogate.searched_in_double, _in_double(surrogate.domain if stays else required(domain))
         pending = None if pending is None else pending.double()
-        if search is None:
+        if not stays:
             x = on_box(rule, model, number, beta, pending, where, seed)
         else:
             x = rule.on_box(model, beta, pending, where, seed)
@@ -156,11 +148,11 @@ class GaussianFantasy(FantasyPosterior):
 
         It is over the pending points alone where the contexts to come are not known.
         """
-        surrogate, search = self.surrogate, self.surrogate.place.search
+        surrogate = self.surrogate
         if surrogate.place.source is not None:
             before, after = surrogate.posterior.arm_variance(), self.taken_in().arm_variance()
         else:
-            probes = None if search is None else search.probes
+            probes = surrogate.place.probes
             at = surrogate.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
             before, after = surrogate.posterior.variance_at(at), self.taken_in().variance_at(at)
         least = torch.finfo(surrogate._none.dtype).eps * surrogate.kernel_bound().item()

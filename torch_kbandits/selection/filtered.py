@@ -1,6 +1,7 @@
 """Few arms whose function goes back to the prior as time passes, by a Kalman filter."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
 
@@ -27,11 +28,8 @@ from torch_kbandits.selection.gaussian import GaussianSurrogate
 
 Array = NDArray[Any]
 
-#: Before all times.
-_EVER = -1e300
-
-#: After so many rewards a state is kept, from which late ones are learned.
-_BETWEEN_STATES = 32
+_EVER = -1e300  # before all times
+_BETWEEN_STATES = 32  # after so many rewards a state is kept, from which late ones are learned
 
 
 class _State(NamedTuple):
@@ -59,8 +57,7 @@ class FilteredArms(Surrogate):
         rate: ½ log(1 − ε), by which the logarithm of a correlation falls in a unit of time.
         joint: the surrogate over points (time, arm) before any reward.
 
-    Cost of a round: O(A²) time and memory. Of a reward that comes late O(l A²), where l were told of later times, or
-    about all of them if these are many.
+    Cost of a round: O(A²). Of a reward that comes late O(l A²), where l, or some more, were told of later times.
     """
 
     dictionary_weights = property(lambda surrogate: None)
@@ -240,6 +237,16 @@ class FilteredArms(Surrogate):
         return _State(float(time), covariance, deviation, state.log_det + gain, state.number + 1)
 
 
+class _Offer(NamedTuple):
+    """The posterior at the arms in a round, as ``ArmPosterior``: variances with the pending points observed."""
+
+    mean: Tensor  # (A,)
+    variance: Tensor  # (A,)
+    incumbent: Tensor  # the largest mean of the arms allowed, unless the round says a point, 0-dim
+    deviation: Callable[[int], Tensor]  # a draw of f − mean by a seed, (A,); equal arms get equal values
+    chosen: Callable[[int | Tensor], Tensor]  # the arm of a row, (1, 1 + d)
+
+
 class FilterFantasy(FantasyPosterior):
     """The posterior over the arms with some pending: their variance shrinks, the means stay."""
 
@@ -255,7 +262,25 @@ class FilterFantasy(FantasyPosterior):
 
     def offered(self, domain: Domain | None) -> "_Offer":
         """Return the posterior at the arms in a round."""
-        return _Offer(self, required(domain))
+        domain, surrogate = required(domain), self.surrogate
+        arms, time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
+        (mean, variance), ahead = surrogate.at_arms(arms, time), self.taken_in()
+        if ahead is not surrogate:
+            variance = ahead.at_arms(arms, time)[1]
+        if domain.incumbent is not None:
+            best = surrogate.moments(domain.incumbent)[0].squeeze(0)
+        else:
+            best = (mean if domain.allowed is None else mean[domain.allowed]).max()
+
+        def deviation(seed: int) -> Tensor:
+            points, places = distinct(arms)
+            order = torch.arange(len(places))
+            first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
+            root = covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])
+            generator = torch.Generator().manual_seed(seed)
+            return (root @ torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu"))[places]
+
+        return _Offer(mean, variance, best, deviation, lambda row: arms[int(row), None].clone())
 
     def _add(self, point: Tensor, times: int) -> None:
         """Do nothing: points are taken in when a variance is asked for."""
@@ -278,46 +303,6 @@ class FilterFantasy(FantasyPosterior):
         before, after = (each.moments(self.pending)[1] for each in (self.surrogate, self.taken_in()))
         least = torch.finfo(torch.float64).eps * self.surrogate.kernel_bound()
         return ((before + least) / (after + least)).max()
-
-
-class _Offer:
-    """The posterior at the arms in a round, as ``ArmPosterior``."""
-
-    def __init__(self, ahead: FilterFantasy, domain: Domain) -> None:
-        self._ahead, self._domain = ahead, domain
-        self._arms, self._time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
-
-    def chosen(self, row: int | Tensor) -> Tensor:
-        """Return the arm of a row, (1, 1 + d)."""
-        return self._arms[int(row), None].clone()
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior means, (A,)."""
-        return self._ahead.surrogate.at_arms(self._arms, self._time)[0]
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._ahead.taken_in().at_arms(self._arms, self._time)[1]
-
-    @property
-    def incumbent(self) -> Tensor:
-        """What is to be improved on, 0-dim: the largest mean of the arms allowed, unless the round says a point."""
-        known, allowed = self._domain.incumbent, self._domain.allowed
-        if known is not None:
-            return self._ahead.surrogate.moments(known)[0].squeeze(0)
-        return self.mean.max() if allowed is None else self.mean[allowed].max()
-
-    def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
-        points, places = distinct(self._arms)
-        order = torch.arange(len(places))
-        first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
-        covariance = torch.from_numpy(self._ahead.surrogate.covariance_at(self._time))
-        root = covariance_root(covariance[first][:, first])
-        generator = torch.Generator().manual_seed(seed)
-        return (root @ torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu"))[places]
 
 
 def filter_rate(kernel: Kernel) -> float | None:

@@ -6,8 +6,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
-from gpytorch.means import Mean
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,10 +24,10 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
-from torch_kbandits.selection.search import BoxSearch, SearchConfig
+from torch_kbandits.selection.search import SearchConfig
 
 Array = NDArray[Any]
 
@@ -58,54 +56,35 @@ class GaussianSurrogate(Surrogate):
 
     Args:
         example: points (n, d), which say how large prior variances are where there are no arms; of their dtype are all.
-        kernel: the prior covariance.
-        regularization: λ.
-        exact: whether the posterior is the exact one.
-        online: whether the dictionary rule decides about each point once, when it is told.
-        memory: which observations count at a time, and with what noise; None where all do for ever.
-        mean: the prior mean; None for zero.
-        full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
+        config: what it is to be.
         place: what may be played.
-        outcomes: of outcomes that differ from the reward in their means alone, the number and the prior mean.
 
     Cost of a round: that of the posterior; see ``ExactPosterior`` and ``DictionaryPosterior``.
     """
 
-    def __init__(
-        self,
-        example: Tensor,
-        kernel: Kernel,
-        regularization: float,
-        place: SearchConfig,
-        *,
-        exact: bool,
-        online: bool = False,
-        memory: Memory | None = None,
-        mean: Mean | None = None,
-        full_at: int | None = None,
-        outcomes: tuple[tuple[int, Mean | None], ...] = (),
-    ) -> None:
-        super().__init__(example[:0], kernel, regularization, exact=exact, mean=mean)
+    def __init__(self, example: Tensor, config: PosteriorConfig, place: SearchConfig) -> None:
+        super().__init__(example[:0], config.kernel, config.regularization, exact=config.exact, mean=config.mean)
         #: Which of the numbers told this is about: 0 for the reward, else an outcome.
         self.column = 0
         #: The number of the outcome that it is about; None for the reward.
         self.outcome: int | None = None
-        self._outcomes = outcomes
-        self.place, self._online = place, online
+        self._outcomes = config.outcomes
+        self.place, self._online = place, config.online
         #: Which observations count at a time, and with what noise.
-        self.memory: Memory = Stationary() if memory is None else memory
+        self.memory: Memory = Stationary() if config.memory is None else config.memory
         self._is_stationary = isinstance(self.memory, Stationary)
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
-        prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
+        means = config.mean, *(each for _, each in config.outcomes)
+        prior, arms = Prior.of(config.kernel, float(config.regularization), *means), None
         largest = prior.variance(example)
         if place.source is not None:
             arms, largest = arms_of(place.source, self.kernel, prior)
         self._kernel_bound = self._number(float(largest.max(initial=0.0)))
-        words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
-        kind: Any = ExactPosterior if exact else DictionaryPosterior
+        words: dict[str, Any] = {} if config.exact else {"follows": not config.online, "full_at": config.full_at}
+        kind: Any = ExactPosterior if config.exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
-        self._counted = Counting.none(self._none, 1 + len(outcomes))
+        self._counted = Counting.none(self._none, len(means))
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._online_state: OnlineState | None = None
@@ -232,8 +211,8 @@ class GaussianSurrogate(Surrogate):
     @cached_property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
-        search = cast(BoxSearch, self.place.search)
-        return search.domain(self.latest, self.recommend()) if self.num_observations else search.box.domain
+        has_any = self.num_observations > 0
+        return self.place.started_at(self.latest, self.recommend()) if has_any else cast(Domain, self.place.domain)
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending."""

@@ -1,6 +1,6 @@
 """Several objectives, each with a posterior of its own, and what is chosen when they are weighed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -17,6 +17,7 @@ from torch_kbandits.acquisition import (
     CombinedFunction,
     Domain,
     OptimisticRule,
+    SomeOf,
     ThompsonRule,
 )
 from torch_kbandits.numerics.gram import prior_variance
@@ -24,12 +25,9 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
-from torch_kbandits.selection.search import BoxCube, found
+from torch_kbandits.selection.search import cube_of, found
 
-#: By so much of the range of the front the reference lies below its worst.
-_MARGIN = 0.1
-
-
+_MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst
 #: Points (n, d), or a round's domain of n arms.
 Where = Tensor | Domain
 
@@ -40,6 +38,11 @@ def moments_at(surrogate: Surrogate, where: Where) -> tuple[Tensor, Tensor]:
         return surrogate.moments(where)
     offer = surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
     return offer.mean, offer.variance
+
+
+def parts_of(where: Where) -> Iterable[Tensor]:
+    """Return points (k, d) part by part."""
+    return [where] if isinstance(where, Tensor) else where.parts()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,19 +73,13 @@ class ObjectivePosterior(OutcomePosterior):
         return seed_for(seed, self.place, "objective") if self.place else seed
 
     @cached_property
-    def scale(self) -> Tensor:
-        """The largest prior deviation at a point played, 0-dim; before any that at what may be played."""
-        played = self.surrogate.played
-        with torch.no_grad():
-            known = (
-                prior_variance(self.surrogate.kernel, played).max() if len(played) else self.surrogate.kernel_bound()
-            )
-            return known.clamp_min(torch.finfo(known.dtype).tiny).sqrt()
-
-    @property
     def factor(self) -> Tensor:
-        """What takes its own units to values, 0-dim."""
-        return (1.0 if self.maximize else -1.0) / self.scale
+        """What takes its own units to values, 0-dim: by the largest prior deviation at a point played, if any."""
+        surrogate, played = self.surrogate, self.surrogate.played
+        with torch.no_grad():
+            largest = prior_variance(surrogate.kernel, played).max() if len(played) else surrogate.kernel_bound()
+            scale = largest.clamp_min(torch.finfo(largest.dtype).tiny).sqrt()
+            return (1.0 if self.maximize else -1.0) / scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,27 +92,11 @@ class ObjectiveSet:
     are_equal: bool = False  # whether weights that would be drawn for each choice are equal instead
 
     @property
-    def is_reward_alone(self) -> bool:
-        """Whether nothing but the reward is sought."""
-        return len(self.members) == 1 and self.members[0].place == 0 and self.members[0].maximize
-
-    @property
-    def is_told(self) -> bool:
-        """Whether anything is known of the reward or of an objective."""
-        return any(
-            surrogate.num_observations for surrogate in (self.reward, *(member.surrogate for member in self.members))
-        )
-
-    @property
     def plain(self) -> "ObjectiveSet":
         """The same by posterior means, with nothing pending."""
         zero = torch.zeros_like(self.reward.regularization)
         members = [replace(member, beta=zero, pending=member.pending[:0]) for member in self.members]
         return replace(self, members=members, are_equal=True)
-
-    def weights(self, seed: int) -> Tensor:
-        """Return the weights of a choice, (k,)."""
-        return self.scalarization.sought(None if self.are_equal else seed)
 
     def means(self, X: Tensor) -> Tensor:
         """Return the posterior means of the objectives at points (n, d), (k, n)."""
@@ -134,10 +115,10 @@ class ObjectiveSet:
         front = means[:, is_non_dominated(means.mT)]
         return front.amin(-1) - _MARGIN * (front.amax(-1) - front.amin(-1))
 
-    def value(self, values: Sequence[Tensor] | Tensor, weights: Tensor) -> Tensor:
-        """Return scalarised values (...,) of those of the objectives, (k, ...)."""
-        values = values if isinstance(values, Tensor) else torch.stack([*values])
-        return self.scalarization.value(values, weights, self.reference)
+    def value(self, values: Sequence[Tensor], seed: int) -> Tensor:
+        """Return scalarised values (...,) of those of the objectives, (k, ...), in a choice."""
+        weights = self.scalarization.sought(None if self.are_equal else seed)
+        return self.scalarization.value(torch.stack([*values]), weights, self.reference)
 
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
@@ -147,9 +128,7 @@ class ObjectiveSet:
         played = self.reward.played
         known = played if domain.context is None else distinct(domain.in_context(played))[0]
         known = keeps(known) if len(known) else known
-        if not len(known):
-            return None
-        return known[self.value(self.means(known), self.weights(seed)).argmax(), None].clone()
+        return known[self.value([*self.means(known)], seed).argmax(), None].clone() if len(known) else None
 
 
 class ScalarizedFantasy:
@@ -157,11 +136,8 @@ class ScalarizedFantasy:
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
-        self._others = {
-            member.place: member.surrogate.fantasized(member.own(member.pending))
-            for member in objectives.members
-            if member.place
-        }
+        others = (member for member in objectives.members if member.place)
+        self._others = {each.place: each.surrogate.fantasized(each.own(each.pending)) for each in others}
 
     @property
     def pending(self) -> Tensor:
@@ -177,11 +153,12 @@ class ScalarizedFantasy:
 
         The arguments are those of ``FantasyPosterior.choose``; the weights follow from the seed.
         """
-        is_listed = domain.arms is not None or domain.blocks is not None
-        is_blind = not is_listed and not self.objectives.is_told
-        if not isinstance(rule, OptimisticRule) or self.objectives.is_reward_alone or is_blind:
+        members, reward = self.objectives.members, self.objectives.reward
+        is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
+        is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
+        if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
             return self.reward.choose(rule, beta, seed, domain)
-        if is_listed:
+        if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
             if rows is not None:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
@@ -205,30 +182,29 @@ class ScalarizedFantasy:
     @torch.no_grad()
     def scores(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
         """Return the scalarised scores of the arms of a round, (A,)."""
-        values = [
-            rule.on_arms(_ScaledPosterior(ahead, member, domain), member.beta, member.own_seed(seed))
-            for member, ahead in zip(self.objectives.members, self._aheads(), strict=True)
-        ]
-        return self.objectives.value(values, self.objectives.weights(seed))
+        scores = []
+        for each, ahead in zip(self.objectives.members, self._aheads(), strict=True):
+            values = SomeOf(cast(ArmPosterior, ahead.offered(each.own(domain))), slice(None), factor=each.factor)
+            scores.append(rule.on_arms(values, each.beta, each.own_seed(seed)))
+        return self.objectives.value(scores, seed)
 
     def function(self, rule: OptimisticRule, models: Sequence[Model], seed: int, domain: Domain) -> AcquisitionFunction:
         """Return the function that a choice maximises, on the posteriors without anything pending, one for each."""
+        members = self.objectives.members
         if isinstance(rule, ThompsonRule):  # all draws at the same points
             where = domain if domain.bounds is not None else self._searched(domain, seed)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
         functions = list[AcquisitionFunction]()
-        for member, ahead, model in zip(self.objectives.members, self._aheads(), models, strict=True):
+        for each, ahead, model in zip(members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            own, own_seed = member.own(domain), member.own_seed(seed)
-            functions.append(rule.function(model, member.beta, pending, own, own_seed))
-            functions[-1].maximize = member.maximize  # pyright: ignore[reportArgumentType]
-        weights = self.objectives.weights(seed)
+            functions.append(rule.function(model, each.beta, pending, each.own(domain), each.own_seed(seed)))
+            functions[-1].maximize = each.maximize  # pyright: ignore[reportArgumentType]
 
         def scalarized(values: list[Tensor], X: Tensor) -> Tensor:
-            scaled = zip(values, self.objectives.members, strict=True)
-            return self.objectives.value([each / member.scale.to(each) for each, member in scaled], weights)
+            scaled = [each.factor.abs().to(value) * value for each, value in zip(members, values, strict=True)]
+            return self.objectives.value(scaled, seed)
 
-        return CombinedFunction(functions, scalarized, [member.own for member in self.objectives.members])
+        return CombinedFunction(functions, scalarized, [each.own for each in members])
 
     def _aheads(self) -> list[FantasyPosterior]:
         """Return the posterior of each objective with all that is pending by now, (k,)."""
@@ -246,33 +222,8 @@ class ScalarizedFantasy:
 
     def _searched(self, domain: Domain, seed: int) -> Domain:
         """Return a domain with the best point played as a start, and in the place of a box a cube."""
-        if domain.bounds is not None:
-            first = 0 if domain.context is None else len(domain.context)
-            domain = replace(domain, cube=BoxCube(domain.bounds[:, first:]), bounds=None)
-        if domain.cube is None:
+        if domain.is_listed:
             return domain
-        cube = domain.cube
+        cube = cube_of(domain)
         best = self.objectives.best_played(seed, domain, lambda X: X[cube.allows(X[:, -cube.dimension :])])
-        return replace(domain, starts=best)
-
-
-class _ScaledPosterior:
-    """The posterior of an objective at the arms of a round, in prior deviations, much of which is sought."""
-
-    def __init__(self, ahead: FantasyPosterior, member: ObjectivePosterior, domain: Domain) -> None:
-        self._offer, self._factor = cast(ArmPosterior, ahead.offered(member.own(domain))), member.factor
-
-    @property
-    def mean(self) -> Tensor:
-        return self._factor * self._offer.mean
-
-    @property
-    def variance(self) -> Tensor:
-        return self._factor.square() * self._offer.variance
-
-    @property
-    def incumbent(self) -> Tensor:
-        return self.mean.max()
-
-    def deviation(self, seed: int) -> Tensor:
-        return self._factor * self._offer.deviation(seed)
+        return replace(domain, cube=cube, bounds=None, starts=best)

@@ -16,53 +16,45 @@ from torch_kbandits.candidates import ArmSource, Box
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.rows import distinct
 
-#: Points at which the largest prior variance, and the largest change of a variance, are sought.
-_PROBES = 512
-#: From so many of the best points of each part that is evaluated a search goes on.
-_STARTS = 6
+_PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
+_STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on
 
 
 @dataclass(frozen=True, eq=False)
-class BoxSearch:
-    """A box, and the points of it that are evaluated first."""
+class SearchConfig:
+    """What may be played, where that is the same in every round, and how it is searched."""
 
-    box: Box  # with the effort of the search
-    seed: int  # of the first points
-    probes: Tensor  # the corners and a Sobol set, (k, d), which stand for all points
+    source: ArmSource | None = None  # the arms, if these follow the posterior
+    tie_rank: Tensor | None = None  # the order in which ties between arms are broken, (A,)
+    domain: Domain | None = None  # the box, with the effort of its search, or the cube
+    seed: int | None = None  # of the first points of a box or cube; None for that of the choice
+    probes: Tensor | None = None  # points (k, d) that stand for all of the domain
 
     @classmethod
-    def of(cls, box: Box, seed: int) -> "BoxSearch":
-        """Return the search in a box by a bandit of a seed."""
+    def on_box(cls, box: Box, seed: int) -> "SearchConfig":
+        """Return the search in a box by a bandit of a seed; its corners and a Sobol set stand for all points."""
         probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
-        return cls(box, seed_for(seed, 0, "sobol") % 2**31, probes)
+        return cls(domain=box.domain, seed=seed_for(seed, 0, "sobol") % 2**31, probes=probes)
+
+    @classmethod
+    def on_cube(cls, cube: Cube, seed: int, *, in_contexts: bool) -> "SearchConfig":
+        """Return the search on a cube by a bandit of a seed; in contexts no points stand for all."""
+        seed, probes = seed_for(seed, 0, "sobol"), generator_for(0, 0, "probes")
+        return cls(seed=seed) if in_contexts else cls(None, None, Domain(cube=cube), seed, cube.sample(_PROBES, probes))
 
     def first(self, number: int) -> Tensor:
-        """Return the point (1, d) of this number in a Sobol sequence, for before any reward."""
-        return draw_sobol_samples(self.box.bounds, n=number + 1, q=1, seed=self.seed)[number]
+        """Return the point (1, d) of a box of this number in a Sobol sequence, for before any reward."""
+        bounds = cast(Tensor, cast(Domain, self.domain).bounds)
+        return draw_sobol_samples(bounds, n=number + 1, q=1, seed=self.seed)[number]
 
-    def domain(self, latest: Tensor, incumbent: Tensor) -> Domain:
+    def started_at(self, latest: Tensor, incumbent: Tensor) -> Domain:
         """Return the box, with the last point learned and that of the largest posterior mean, (1, d), to start from.
 
         Both follow from the history, so a loaded bandit searches as the saved one would. Pending points are no starts:
         where a shrunken deviation raises a score the search would stay there.
         """
-        starts = torch.cat([latest, incumbent]).clamp(*self.box.bounds)
-        return replace(self.box.domain, starts=distinct(starts)[0])
-
-
-@dataclass(frozen=True, eq=False)
-class CubeSearch:
-    """A cube, and the points of it that are evaluated whatever is known."""
-
-    cube: Cube
-    seed: int  # of the first points
-    probes: Tensor | None  # points (k, d) that cover it, which stand for all; None where points have a context as well
-
-    @classmethod
-    def of(cls, cube: Cube, seed: int, *, in_contexts: bool = False) -> "CubeSearch":
-        """Return the search on a cube by a bandit of a seed."""
-        probes = None if in_contexts else cube.sample(_PROBES, generator_for(0, 0, "probes"))
-        return cls(cube, seed_for(seed, 0, "sobol"), probes)
+        domain = cast(Domain, self.domain)
+        return replace(domain, starts=distinct(torch.cat([latest, incumbent]).clamp(*cast(Tensor, domain.bounds)))[0])
 
 
 def found(
@@ -94,6 +86,12 @@ def found(
         allows=(lambda points: cube.allows(cube.rolled(points))) if cube.is_restricted else None,
     )
     return domain.joint(cube.playable(torch.cat([actions, cube.rolled(ends)])))
+
+
+def cube_of(domain: Domain) -> Cube:
+    """Return the cube of a domain, or its box of actions as one."""
+    first = 0 if domain.context is None else len(domain.context)
+    return BoxCube(cast(Tensor, domain.bounds)[:, first:]) if domain.cube is None else domain.cube
 
 
 class BoxCube:
@@ -136,18 +134,3 @@ class BoxCube:
     def rolled(self, points: Tensor) -> Tensor:
         """Undo ``unrolled``, differentiably."""
         return self.bounds[0] + points * (self.bounds[1] - self.bounds[0])
-
-
-@dataclass(frozen=True, eq=False)
-class SearchConfig:
-    """What may be played, where that is the same in every round.
-
-    Attributes:
-        source: the arms, if these are always the same and follow the posterior.
-        search: where in a box that is always the same, or on a cube, the next point is sought.
-        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
-    """
-
-    source: ArmSource | None = None
-    search: BoxSearch | CubeSearch | None = None
-    tie_rank: Tensor | None = None

@@ -43,9 +43,7 @@ class Journal:
     def open(self) -> list[dict[str, Any]]:
         """Begin to append to the file, and return its records; a last one that was cut in writing is removed.
 
-        Raises:
-            FileError: if the file cannot be read or written.
-            DamagedFileError: if it was changed in any other way, has no whole record, or is of another format.
+        ``FileError`` if it cannot be read or written, ``DamagedFileError`` if it was changed in any other way.
         """
         records, size, digest = parsed(read_whole(self.path), repr(str(self.path)))
         self._take(size, digest)

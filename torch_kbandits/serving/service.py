@@ -67,10 +67,8 @@ class Service:
             into: a bandit of the same configuration, where the file alone does not make it again.
             compact_after: changes after which the bandit is saved whole; as many are told again after a crash.
 
-        Raises:
-            FileError, DamagedFileError: if a file cannot be read or written, or was changed.
-            StateMismatchError: if the journal continues another file; see ``Bandit.load``.
-            InputError: if another process has the file, or the bandit asks an expert.
+        Errors are those of ``Bandit.load``, also of the journal; ``StateMismatchError`` if that continues another file,
+        ``InputError`` if another process has the file, or the bandit asks an expert.
         """
         compact_after = checks.positive_integer("compact_after", compact_after)
         file = Path(os.path.realpath(path))
@@ -92,9 +90,7 @@ class Service:
             operation: "ask", "tell", "forget", "recommend", "posterior", "pending", "health" or "metrics".
             request: JSON: lists, objects with names, numbers, texts.
 
-        Raises:
-            InputError: if the request does not fit, ``RefusedError`` if it is refused for another reason.
-            KernelBanditError: whatever the bandit raises.
+        ``InputError`` if the request does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
         """
         with self._turns:
             self._require_working()
@@ -186,23 +182,24 @@ class Service:
         self, operation: str, words: Mapping[str, Any], request: Mapping[str, Any], key: str | None, known: str
     ) -> dict[str, Any]:
         """Change the bandit, append the record of it, and remember; interrupted in between, no more is answered."""
-        answer, record = {}, {"op": operation, "key": key, "known": known}
-        self._is_between = True
+        self._is_between, answer = True, {}
         try:
             if operation == "ask":
                 found = self.bandit.ask(**words, return_ids=True)
                 answer = {"ids": list(found.ids), "actions": plain(found.actions)}
-                # A crash needs what was answered, not the candidates of the round.
-                pending, asked = self.bandit._state.ledger.pending, slice(-len(found.ids), None)
-                stages = None if pending.stages is None else pending.stages[asked].tolist()
-                record |= {"time": request.get("time"), "points": pending.points[asked].tolist(), "stages": stages}
-                record["ids"] = answer["ids"]
             else:
                 getattr(self.bandit, operation)(**words)
-                record["request"] = {**request, "key": None}
         except Exception:
             self._is_between = False  # the bandit is as it was
             raise
+        record: dict[str, Any] = {"op": operation, "key": key, "known": known}
+        if operation == "ask":  # a crash needs what was answered, not the candidates of the round
+            pending, asked = self.bandit._state.ledger.pending, slice(-len(answer["ids"]), None)
+            stages = None if pending.stages is None else pending.stages[asked].tolist()
+            record |= {"time": request.get("time"), "ids": answer["ids"], "stages": stages}
+            record["points"] = pending.points[asked].tolist()
+        else:
+            record["request"] = {**request, "key": None}
         self.journal.append(record)
         self._remember(key, known, answer)
         self.num_changes, self._is_between = self.num_changes + 1, False

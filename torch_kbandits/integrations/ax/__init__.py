@@ -7,8 +7,7 @@ from torch_kbandits.extras import require
 
 require("ax", extra="ax")
 
-from torch_kbandits.integrations.ax.storage import register  # noqa: E402
-from torch_kbandits.integrations.ax.strategy import kernel_bandit_strategy, recommend  # noqa: E402
+from torch_kbandits.integrations.ax.strategy import kernel_bandit_strategy, recommend, register  # noqa: E402
 
 register()
 

@@ -17,10 +17,9 @@ from ax.exceptions.model import AdapterMethodNotImplementedError
 from ax.generators.base import Generator
 from gpytorch.settings import min_fixed_noise
 
-from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
-from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment, check_fixed, rows_matching
-from torch_kbandits.integrations.ax.trial_bandit import Settings, TrialBandit
-from torch_kbandits.integrations.ax.trials import read
+from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
+from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment
+from torch_kbandits.integrations.ax.trials import Settings, TrialBandit, read
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import Prior
@@ -57,7 +56,7 @@ class BanditAdapter(Adapter):
         fixed_features: ObservationFeatures | None,
         model_gen_options: dict[str, Any] | None,
     ) -> GenResults:
-        fixed = check_fixed({} if fixed_features is None else fixed_features.parameters, self._search_space)
+        fixed: Parameters = {} if fixed_features is None else fixed_features.parameters
         waiting = max(pending_observations.values(), key=len, default=[])
         recommends = (model_gen_options or {}).get(RECOMMEND, False)
         if recommends and not self._trials.num_outcomes:
@@ -119,20 +118,6 @@ class BanditAdapter(Adapter):
         rows = zip(torch.stack(means, -1).numpy(), torch.stack(variances, -1).detach().numpy(), strict=True)
         return [ObservationData(list(models), mean, np.diag(variance)) for mean, variance in rows]
 
-    def feature_importances(self, metric_signature: str) -> dict[str, float]:
-        """Return shares of the inverse lengthscales by parameter, where each has one.
-
-        Raises:
-            InputError: if the kernel has not one lengthscale for each parameter.
-        """
-        bandit = self._bandit({}, self._optimization_config)
-        kernel: Any = bandit.model(metric_signature).covar_module
-        scales = getattr(getattr(kernel, "base_kernel", kernel), "lengthscale", None)
-        if scales is None or scales.numel() != len(names := bandit.space.names):
-            raise InputError(f"The kernel has not one lengthscale for each of the parameters {bandit.space.names}.")
-        shares = 1.0 / scales.detach().flatten()
-        return dict(zip(names, (shares / shares.sum()).tolist(), strict=True))
-
     @property
     def current(self) -> TrialBandit:
         """The bandit of the last trial, or one that was told the trials since."""
@@ -150,19 +135,17 @@ class BanditAdapter(Adapter):
         return made < settings.initialization_trials or self._trials.num_outcomes < needed
 
     def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> TrialBandit:
-        settings, space = self.generator.settings, TrialSpace(self._search_space, fixed)
-        return TrialBandit(settings, self._trials, space, self._rows(fixed), cast(Any, goals), plainly=plainly)
+        space, settings = self._space(fixed), self.generator.settings
+        return TrialBandit(settings, self._trials, space, cast(Any, goals), plainly=plainly)
 
-    def _rows(self, fixed: Parameters) -> list[dict[str, Any]]:
-        """Return the candidates that may be tried; none where all of the space may."""
-        columns = self.generator.settings.candidates
-        return [] if columns is None else rows_matching(columns, fixed, self._search_space)
+    def _space(self, fixed: Parameters) -> TrialSpace:
+        return TrialSpace(self._search_space, fixed, self.generator.settings.candidates)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
-        seed, space, rows = self.generator.settings.seed, TrialSpace(self._search_space, fixed), self._rows(fixed)
+        seed, space = self.generator.settings.seed, self._space(fixed)
         number = len(self._experiment.trials) + sum(each.trial_index is None for each in waiting)
-        if rows:
+        if rows := space.rows:
             tried = [arm.parameters for arm in self._experiment.arms_by_signature.values()]
             tried += [each.parameters for each in waiting]
             rows = [row for row in rows if not any(row.items() <= parameters.items() for parameters in tried)] or rows

@@ -11,10 +11,7 @@ from torch import Tensor
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, Parameter, ParameterSpace
 
-_TAKEN = (
-    "float and int ranges (linear or log), ordered and unordered choices of numbers, strings or booleans, and fixed "
-    "values"
-)
+_TAKEN = "float and int ranges (linear or log), choices of numbers, strings or booleans, and fixed values"
 
 #: What a parameter must not be, by Ax's attribute that says so.
 _REFUSED = {
@@ -28,22 +25,23 @@ Parameters = Mapping[str, Any]
 
 
 class TrialSpace:
-    """The parameterizations of a search space, some of their parameters fixed.
+    """The parameterizations of a search space, some of their parameters fixed: in ``encoded`` these are held.
 
-    Attributes:
-        encoded: those that are not constant as points of the unit cube, of which the fixed ones are held.
-        names: of the parameters of several values.
-        is_free: whether something is left to choose.
+    Where they are listed, by columns, ``rows`` are those that may be tried; none where all may.
     """
 
-    def __init__(self, space: SearchSpace, fixed: Parameters) -> None:
+    def __init__(self, space: SearchSpace, fixed: Parameters, listed: Mapping[str, Sequence[Any]] | None) -> None:
+        _within("fixed_parameters has", fixed, space)
+        for constraint in space.parameter_constraints:
+            if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
+                raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
         constant = {name: each.value for name, each in space.parameters.items() if isinstance(each, FixedParameter)}
         kinds = {name: _kind(each) for name, each in space.parameters.items() if name not in constant}
         limits = [LinearConstraint(each.constraint_dict, each.bound) for each in space.parameter_constraints]
         self.encoded = ParameterSpace(kinds, limits, {name: fixed[name] for name in kinds if name in fixed})
-        self.names = [name for name, kind in kinds.items() if kind.count > 1]
-        self.is_free = not fixed.keys() >= {*self.names}
+        self.is_free = any(kind.count > 1 and name not in fixed for name, kind in kinds.items())
         self._parameters, self._given = list(space.parameters), {**constant, **fixed}
+        self.rows = [] if listed is None else _rows_matching(listed, fixed, space)
 
     def points(self, rows: Sequence[Parameters]) -> Tensor:
         """Return parameterizations as points (n, d), whatever is fixed now."""
@@ -82,19 +80,7 @@ def check_experiment(experiment: Experiment) -> None:
     sums += [list(each) for each in goal.objective._parsed[1] if len(each) > 1]
     sums += [list(each.metric_names) for each in goal.outcome_constraints if len(each.metric_names) > 1]
     if sums:
-        raise InputError(
-            f"Single metrics can be optimised and limited, and not the sum of {sums[0]}: report it as a metric of its "
-            "own."
-        )
-
-
-def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
-    """Return fixed parameters, or refuse those that are not of the search space or break a constraint."""
-    _within("fixed_parameters has", fixed, space)
-    for constraint in space.parameter_constraints:
-        if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
-            raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
-    return fixed
+        raise InputError(f"Single metrics can be optimised and limited, not the sum of {sums[0]}: report it as one.")
 
 
 def _within(who: str, row: Parameters, space: SearchSpace) -> dict[str, Any]:
@@ -114,13 +100,10 @@ def _within(who: str, row: Parameters, space: SearchSpace) -> dict[str, Any]:
     return found
 
 
-def rows_matching(
+def _rows_matching(
     candidates: Mapping[str, Sequence[Any]], fixed: Parameters, space: SearchSpace
 ) -> list[dict[str, Any]]:
-    """Return candidates, given by columns, that agree with fixed parameters and keep all constraints, as rows.
-
-    Values have the types of the search space; those outside it are refused, and so is it if there is no such row.
-    """
+    """Return the candidates, given by columns, that agree with fixed parameters and keep all constraints, as rows."""
     needed = [name for name, parameter in space.parameters.items() if not isinstance(parameter, FixedParameter)]
     if absent := [name for name in needed if name not in candidates and name not in fixed]:
         raise InputError(

@@ -50,16 +50,12 @@ def searched(trial: FrozenTrial) -> dict[str, BaseDistribution]:
 
 
 def space_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution] | None = None) -> ConditionalSpace:
-    """Return the parameters that trials have, as far as it follows from others which of them have which.
+    """Return the parameters that completed trials have, as far as it follows from others which of them have which.
 
     A parameter that not all of them have depends on a choice, or a whole number, that every trial with it has, and
-    that takes other values in all trials without it. Of several such the one that the fewest trials have is it, then
-    the one suggested last before. Where there is none the parameter is left out, as one is whose range changes. A
-    value of a whole number that no trial had is taken for the nearest that one had; a choice for one without.
-
-    Args:
-        trials: completed ones.
-        names: those that are searched; None for all.
+    that takes other values in all trials without it: the one that the fewest trials have, then the one suggested last
+    before. Where there is none the parameter is left out, as one is whose range changes. A value of a whole number
+    that no trial had is taken for the nearest that one had; a choice for one without.
     """
     several: dict[str, BaseDistribution] = {}
     for trial in trials:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from optuna.study import Study, StudyDirection
@@ -26,13 +26,10 @@ Use = Literal["learn", "ignore"]
 _MARGIN = 0.1
 
 
-@dataclass(frozen=True)
-class Objectives:
-    """What a study seeks. The first value is the reward, the others are outcomes; so are constraints.
+class Objectives(NamedTuple):
+    """What a study seeks: for each value 1 or -1, by direction, and the names of constraints that trials have.
 
-    Attributes:
-        signs: for each value 1 where the study maximises, -1 where it minimises.
-        constraints: the names of those that finished trials have, in alphabetical order.
+    The first value is the reward, the others are outcomes; so are constraints.
     """
 
     signs: tuple[float, ...] = (1.0,)
@@ -62,15 +59,7 @@ class StudyBandit:
     """A bandit that was told the finished trials of a study, as far as they lie in one search space.
 
     Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
-    trials at once, and nothing else has to be stored.
-
-    Attributes:
-        parameters: the search space.
-        objectives: what is sought.
-        bandit: made with nothing told.
-        pruned: what becomes of pruned trials.
-        num_initial: trials that are learned before the bandit chooses.
-        safe: parameters of trials that are known to be feasible; then constraints are kept safely.
+    trials at once, and nothing else has to be stored. See ``KernelBanditSampler`` for the last three.
     """
 
     parameters: ConditionalSpace
@@ -93,10 +82,7 @@ class StudyBandit:
         return all(other is trial or other == trial for trial, other in found)
 
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
-        """Tell the bandit the finished trials that it does not know.
-
-        Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
-        """
+        """Tell the bandit the finished trials that it does not know; the first ones with one fit, by ``replay``."""
         new = [trial for trial in finished if trial.number not in self.read]
         new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
         placed = [(trial, point) for trial in new if (point := self._point(trial)) is not None]
@@ -118,10 +104,7 @@ class StudyBandit:
     def suggest(
         self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return a configuration for a running trial, after reading what is new among the trials that wait no more.
-
-        By their numbers, what was suggested to running trials and is not all stored yet is given as well.
-        """
+        """Return a configuration for a running trial, given all, and by number what was suggested to those running."""
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
         if self.safe and not self.objectives.constraints:
@@ -141,11 +124,7 @@ class StudyBandit:
             return self._spread(trial)
 
     def recommend(self, front: Collection[int] = ()) -> int:
-        """Return the number of the trial of the largest posterior mean, the first of those that are equal.
-
-        Args:
-            front: the trials to choose from, of several objectives; all where none of them was learned.
-        """
+        """Return the number of the trial of the largest posterior mean, the first of equals, if need be of a front."""
         history = self.bandit.history
         succeeded = [row for row, failed in enumerate(history.Y.isnan().tolist()) if not failed]
         rows = [row for row in succeeded if self._numbers[row] in front]
@@ -172,12 +151,10 @@ class StudyBandit:
         return self._space.decode(first)[0]
 
     def _point(self, trial: FrozenTrial, suggested: Mapping[str, Any] | None = None) -> Tensor | None:
-        """Return the encoding (1, d) of a trial, or None if it does not lie in the space.
-
-        Parameters that a trial failed without are drawn: whatever they were, it would have failed.
-        """
+        """Return the encoding (1, d) of a trial, or None if it does not lie in the space."""
         known = {**(suggested or {}), **trial.params}
         if trial.state == TrialState.FAIL and known.keys() & self.parameters.distributions.keys():
+            # Whatever the parameters were that it failed without, it would have failed.
             drawn = self._space.sample(1, generator_for(self.bandit.seed, trial.number, "not suggested"))
             known = self._space.decode(drawn)[0] | known
         try:
@@ -186,10 +163,7 @@ class StudyBandit:
             return None
 
     def _result(self, trial: FrozenTrial) -> tuple[float, dict[str, float]] | None:
-        """Return the reward of a finished trial, NaN of a failure, and its outcomes; None if nothing is learned of it.
-
-        A pruned trial is no better than the median of those completed before, and no worse than the worst of them.
-        """
+        """Return the reward of a finished trial, NaN of a failure, and its outcomes; None if nothing is learned."""
         is_pruned = trial.state == TrialState.PRUNED
         limits = zip(self.objectives.constraints, self.objectives.limits, strict=True)
         outcomes = {limit: float(trial.constraints[name]) for name, limit in limits if name in trial.constraints}

@@ -23,13 +23,11 @@ Array = NDArray[Any]
 
 #: A method of ``Arms``, and its words.
 Change = tuple[str, tuple[Any, ...]]
-
 #: Which posterior a shard holds: the version of what was learned, and after it of each point pending.
 Versions = tuple[int, ...]
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
-
 #: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
 _FAR_BELOW = 2.0**100
 
@@ -37,8 +35,7 @@ _FAR_BELOW = 2.0**100
 class Message(NamedTuple):
     """What takes a shard from the posterior that it holds, but for points pending beyond ``since``, to one ``wanted``.
 
-    ``start`` is the prior covariance in the dtype of the arms and the prior, to begin with; None to go on. Of each
-    point that becomes pending there are the words of ``Arms.taken``.
+    ``start`` is the kernel and the prior to begin with; None to go on. ``pending`` has the words of ``Arms.taken``.
     """
 
     since: Versions
@@ -64,8 +61,7 @@ class Shard:
     def reply(self, data: bytes) -> Any:
         """Go where a message leads, and answer a question about the posterior there; both are in bytes.
 
-        None says that the shard holds something else than the message builds on. After an error or an interrupt it
-        holds nothing that is known, and has to be started again.
+        None says that the shard holds something else than the message builds on, as after an error or an interrupt.
         """
         message, question = cast(tuple[Message, Callable[[Shard], Any]], pickle.loads(data))
         held, kept = self._held, len(message.since)
@@ -119,9 +115,9 @@ class Shard:
 class Choice:
     """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
 
-    ``bound`` is the largest prior variance of all arms, ``tie_seed`` addresses the order in which ties are broken,
-    ``column`` says which of the numbers told it is about, ``correction`` has the weights of the coordinates that make a
-    prior draw one of the posterior, (m,), and arms ``avoided``, (n, d), are not chosen while the shard has others.
+    ``bound`` is the largest prior variance of all arms, ``column`` says which of the numbers told it is about,
+    ``correction`` has the weights of the coordinates that make a prior draw one of the posterior, (m,), and arms
+    ``avoided``, (n, d), are not chosen while the shard has others.
     """
 
     rule: AcquisitionRule
@@ -138,12 +134,15 @@ class Choice:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return torch.as_tensor(self.shard.arms.table.mean[self.column]).to(self.shard.source.dtype)
+        return self._values(self.shard.arms.table.mean[self.column])
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the points pending, (A,)."""
-        return torch.as_tensor(self.shard.variance).to(self.shard.source.dtype)
+        return self._values(self.shard.variance)
+
+    def _values(self, values: Any) -> Tensor:
+        return torch.as_tensor(values).to(self.shard.source.dtype)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,): one function on the arms of all shards."""
@@ -153,17 +152,13 @@ class Choice:
         return (prior + torch.as_tensor(arms.table.features.product(c))).to(source.dtype)
 
     def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
-        """Return scores (k,), ranks in the order in which ties are broken (k,), and arms (k, d), mostly the best alone.
-
-        With it those that would be chosen if the best of all shards were a little better: of arms that are nearly its
-        equals each that has a higher rank than all of higher scores.
-        """
+        """Return scores (k,), ranks among ties (k,), and arms (k, d): the best, and what nearly ties and may win."""
         posterior: Any = replace(self, shard=shard)
         with torch.no_grad():
             scores = self.rule.on_arms(posterior, beta := torch.tensor(self.beta), self.seed)
         if self.avoided is not None:
             scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided.to(scores.device)])
-        # Twice the width of ties leaves room for rounding where the best of all shards sets it.
+        # Twice the width of ties leaves room for where the best of all shards sets it; higher ranks win among them.
         least = scores.max() - 2.0 * tie_width(scores.max(), beta, scores.new_tensor(self.bound))
         ranks, near, places = shard.ranks(self.tie_seed), (scores >= least).nonzero().squeeze(-1), list[Tensor]()
         while len(near):

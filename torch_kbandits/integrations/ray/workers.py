@@ -10,7 +10,6 @@ from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
-
 #: Bytes up to which a message goes with each call; larger ones go into a store once.
 _SMALL = 2**16
 
@@ -23,11 +22,10 @@ class ShardLostError(KernelBanditError, RuntimeError):
 
 
 class Workers:
-    """One actor for each shard, of one torch thread, and which posterior all of them hold, as far as is known.
+    """One actor for each shard, and which posterior all of them hold, as far as is known.
 
     What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
-    bandits may share the workers; they then start each other's posteriors anew whenever they take turns. Actors end
-    when nobody has this object any more. A new one has some seconds of ``patience`` to come up and read its arms.
+    bandits may share the workers. Actors end when nobody has this object any more.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class Workers:
         self._num_cpus, self._num_gpus, self._patience = num_cpus, num_gpus, patience
         self.actors: dict[int, Any] = {}
         self._held: Versions = ()
-        self._cluster: tuple[str, str] | None = None
+        self._cluster: Any = None
         _ray()  # says at once if it is not installed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -45,26 +43,22 @@ class Workers:
         return self
 
     def gather(self, message: Callable[[Versions], Message], question: Callable[[Shard], Any]) -> list[Any]:
-        """Lead all shards to a posterior, and return their answers to a question, in order.
+        """Lead all shards, by the message for what each holds, to a posterior; return their answers in order.
 
-        Workers that were lost are replaced, and their posteriors built from what is known here: ``message`` returns
-        what takes a shard there from what it holds. What a shard raises is raised, and the next call starts it anew.
+        Workers that were lost are replaced. What a shard raises is raised, and the next call starts it anew.
         """
-        lost, missing, answers = self.absent(), list(range(len(self.shards))), dict[int, Any]()
-        held, errors = dict.fromkeys(missing, self._held), list[Exception]()
+        missing, answers, errors = list(range(len(self.shards))), dict[int, Any](), list[Exception]()
+        held = dict.fromkeys(missing, self._held)
         for _ in range(_ATTEMPTS):
-            if lost:
-                self.start(lost)
-                held |= dict.fromkeys(lost, ())
+            held |= dict.fromkeys(self.started(), ())
             messages = {each: message(each) for each in {held[number] for number in missing}}
             data = {each: self.packed(one, question) for each, one in messages.items()}
             tickets = {number: self.actors[number].reply.remote(data[held[number]]) for number in missing}
-            lost = []
             for number, ticket in tickets.items():
                 try:
                     answers[number] = self.receive(ticket)
                 except _ray().exceptions.RayActorError:
-                    lost.append(number)
+                    del self.actors[number]
                 except Exception as error:
                     errors.append(error)
             if errors:
@@ -97,61 +91,53 @@ class Workers:
         except _ray().exceptions.RayTaskError as error:
             raise error.cause from error
 
-    def close(self) -> None:
-        """End the actors and free what they hold; the next call starts others."""
-        self._end(list(self.actors))
-
-    def absent(self) -> list[int]:
-        """Start a Ray if there is none; return the shards of which there is no actor in the one that is there."""
-        if not _ray().is_initialized():
-            _ray().init(include_dashboard=False)
+    def started(self) -> list[int]:
+        """Give shards without an actor in the Ray that is there one that has read its arms, and return which."""
+        ray, loading = _ray(), dict[int, Any]()
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False)
         if self._cluster != (cluster := _cluster()):
             self._cluster, self.actors = cluster, {}
-        return [number for number in range(len(self.shards)) if number not in self.actors]
-
-    def start(self, numbers: list[int]) -> None:
-        """Give these shards new actors that have read their arms, all at a time, or raise ``ShardLostError``."""
-        ray, loading = _ray(), dict[int, Any]()
         actor = ray.remote(Shard).options(num_cpus=self._num_cpus, num_gpus=self._num_gpus, max_restarts=0)
-        self._end(numbers)
+        new = [number for number in range(len(self.shards)) if number not in self.actors]
         try:
-            for number in numbers:
+            for number in new:
                 self.actors[number] = actor.remote("cuda" if self._num_gpus > 0 else "cpu", 1)
-                rows, arms = self.shards[number], self.source.tensor
-                sent = self.source if arms is None else arms[rows.start : rows.stop].cpu().numpy()
-                loading[number] = self.actors[number].load.remote(sent, rows)
+                loading[number] = self.actors[number].load.remote(*self.block(number))
             ray.wait(list(loading.values()), num_returns=len(loading), timeout=self._patience)
             for number, ticket in loading.items():
                 self._check_loaded(self.named(number), ticket)
         except BaseException:
-            self._end(numbers)
+            self.close(new)
             raise
+        return new
+
+    def block(self, number: int) -> tuple[Any, range]:
+        """Return what a shard reads its arms from, and their rows."""
+        rows, arms = self.shards[number], self.source.tensor
+        return self.source if arms is None else arms[rows.start : rows.stop].cpu().numpy(), rows
 
     def _check_loaded(self, name: str, ticket: Any) -> None:
         """Raise if an actor has not read its arms."""
-        ray = _ray()
         try:
-            ray.get(ticket, timeout=0)
-        except ray.exceptions.GetTimeoutError:
-            there, free = (
-                f"{resources.get('CPU', 0):g} and {resources.get('GPU', 0):g}"
-                for resources in (ray.cluster_resources(), ray.available_resources())
-            )
+            _ray().get(ticket, timeout=0)
+        except _ray().exceptions.GetTimeoutError:
+            free = _ray().available_resources()
             raise ShardLostError(
-                f"No worker came up for {name} within {self._patience:g} s. Each shard takes {self._num_cpus:g} CPU(s) "
-                f"and {self._num_gpus:g} GPU(s); the cluster has {there}, of which {free} are free. Free some, take "
+                f"No worker came up for {name} within {self._patience:g} s. Each takes {self._num_cpus:g} CPU(s) and "
+                f"{self._num_gpus:g} GPU(s), of which {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free. Take "
                 "fewer shards, or give start_timeout= more seconds; then call again."
             ) from None
-        except ray.exceptions.RayError as error:
+        except _ray().exceptions.RayError as error:
             raise ShardLostError(
                 f"The worker of {name} could not read its arms: {getattr(error, 'cause', error)} Arms must be readable "
                 "on every machine that has a worker; put that right and call again."
             ) from error
 
-    def _end(self, numbers: list[int]) -> None:
-        for number in numbers:
-            actor = self.actors.pop(number, None)
-            if actor is not None and _cluster() == self._cluster:
+    def close(self, numbers: Sequence[int] | None = None) -> None:
+        """End the actors of some shards, or all, and free what they hold; the next call starts others."""
+        for number in list(self.actors) if numbers is None else numbers:
+            if (actor := self.actors.pop(number, None)) is not None and _cluster() == self._cluster:
                 _ray().kill(actor)
 
     def named(self, number: int) -> str:
@@ -160,7 +146,7 @@ class Workers:
         return f"shard {number} of {len(self.shards)} (arms {rows.start} to {rows.stop - 1})"
 
 
-def _cluster() -> tuple[str, str] | None:
+def _cluster() -> Any:
     """Return what tells the Ray that is there from others, None without one."""
     context = _ray().get_runtime_context() if _ray().is_initialized() else None
     return None if context is None else (context.get_node_id(), context.get_job_id())

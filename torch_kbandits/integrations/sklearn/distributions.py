@@ -38,10 +38,9 @@ class Shape(Float):
 
 
 class SearchSpace:
-    """A space of parameters as a search is given them: in one dict or, where some exist only beside others, in several.
+    """A space of parameters as a search is given them; of several dicts a choice says which it is.
 
-    Lists of numbers are choices in order of size; distributions of other shapes than a range are searched by the
-    probability below; of several dicts a choice says which it is. What several say alike is one parameter of ``space``.
+    What several dicts say alike is one parameter of ``space``. Lists of numbers are choices in order of size.
     """
 
     def __init__(self, distributions: Any) -> None:

@@ -1,20 +1,17 @@
-"""What is measured in a search of scikit-learn that chooses in the light of what was found, and its file."""
+"""What is measured in a search of scikit-learn that chooses in the light of what was found."""
 
-import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import joblib
 import numpy as np
+import torch
 from sklearn.exceptions import FitFailedWarning
 from torch import Tensor
 
-from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.errors import InputError, StateMismatchError
 
 #: How scikit-learn begins what it says, and raises, when every fit of a batch failed.
 _ALL_FAILED = re.compile(r"\s*All the \d+ fits failed")
@@ -27,71 +24,48 @@ class Evaluations:
     """The configurations evaluated in a search, batch by batch, and what was measured of them.
 
     All configurations meet the same splits, also those of a splitter that would draw others each time, and a batch in
-    which every fit fails does not end the search. ``KernelBanditSearchCV.fit`` has the errors of the file.
-
-    Args:
-        search: the ``BaseSearchCV``; ``evaluate`` and ``context`` are what its ``_run_search`` is given.
-        settings: returns what must agree between the search that wrote the file and the one that goes on with it.
-
-    Attributes:
-        batches: encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
-        measured: the rows of all fits that were made in this process.
-        table: ``cv_results_``, empty until ``finish``.
+    which every fit fails does not end the search.
     """
 
-    def __init__(
-        self, search: Any, evaluate: Callable[..., Any], context: Any, settings: Callable[[], Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, search: Any, evaluate: Callable[..., Any], context: Any, key: str) -> None:
         self._search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
+        #: Encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
         self.batches: list[tuple[Tensor, list[Row]]] = []
+        #: The rows of all fits that were made in this process, and ``cv_results_``, empty until ``finish``.
         self.measured: list[Row] = []
         self.table: dict[str, Any] = {}
-        self._splits: list[Any] | None = None
-        self._digest: str | None = None
+        self._splits: list[Any] = []
+        self._digest = ""
         self._failure = ValueError("No configuration was evaluated.")
         self._context = context.subcontext(task_name="search", max_subtasks=None)
         self._context.call_on_fit_task_begin(estimator=search)
-        self._path, self._settings = search.checkpoint, dict[str, str]()
-        if self._path is None:
-            return
-        if not isinstance(self._path, (str, PathLike)):
-            raise InputError(f"checkpoint must be the path of a file or None, got {self._path!r}.")
-        self._settings = {name: digest(value) for name, value in settings().items()}
-        if Path(self._path).exists():
-            self._read()
-        else:
-            self._write()  # says now, and not after hours, that this cannot be done
+        memory = joblib.Memory(search.checkpoint, verbose=0)
+        self._key, self._kept = key, memory.cache(_measured, ignore=["evaluations"])
 
     def __reduce__(self) -> Any:
         return object, ()  # joblib's workers are sent the search, and look at nothing of this
 
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
-        """Yield the rows to train and to test on, the same in every call and as they were when the file was written."""
-        if self._splits is None:
+        """Yield the rows to train and to test on, the same in every call and as they were for what was kept."""
+        if not self._splits:
             splitter = self._search._checked_cv_orig
-            splits = list(splitter.split(X, y, **settings))
-            found = str(joblib.hash([np.asarray(part) for split in splits for part in split]))
-            if self._digest not in (None, found):
-                raise StateMismatchError(
-                    f"{splitter!r} draws other splits than it did when the checkpoint was written, so scores cannot be "
-                    "compared. Give cv a random_state, or another checkpoint=."
-                )
-            self._splits, self._digest = splits, found
+            self._splits = list(splitter.split(X, y, **settings))
+            self._check_splits(digest([np.asarray(part) for split in self._splits for part in split]))
         return iter(self._splits)
 
     def add(self, points: Tensor) -> list[Row]:
-        """Evaluate configurations, given by their encodings (q, d), and keep what was measured, which is returned.
+        """Return the rows of configurations, given by their encodings (q, d), none if every fit fails.
 
-        Nothing is written before a fit succeeded: a search of which all failed is to fail again.
+        They are measured now, unless that was done by an earlier process and kept.
         """
-        rows = self._fitted(self._search.space_.decode(points))
+        try:
+            rows, splits = cast(Any, self._kept(self._key, points.tolist(), self))
+            self._check_splits(splits)
+        except _AllFailedError as error:
+            self._failure = cast(ValueError, error.__cause__)
+            warnings.warn(str(self._failure), FitFailedWarning, stacklevel=2)
+            rows = []
         self.batches.append((points, rows))
-        if self._path is not None and any(rows for _, rows in self.batches):
-            try:
-                self._write()
-            except FileError as error:
-                message = f"The search goes on without its checkpoint: {error}"
-                warnings.warn(message, KernelBanditWarning, stacklevel=2)
         return rows
 
     def scores(self, rows: list[Row], size: int) -> np.ndarray:
@@ -115,8 +89,8 @@ class Evaluations:
             raise self._failure
         quickest = min(succeeded, key=lambda number: rows[number]["fit_time"])
         # What ``fit`` goes on with is what is evaluated in this process, so that something must be.
-        if not self.measured and not self._fitted([candidates[quickest // self._num_splits]]):
-            raise self._failure
+        if not self.measured:
+            self.fitted([candidates[quickest // self._num_splits]])
         nothing = rows[quickest] | {"fit_time": np.nan, "score_time": np.nan}
         for part in nothing.keys() & {"test_scores", "train_scores"}:
             scores, error = nothing[part], self._search.error_score
@@ -124,40 +98,38 @@ class Evaluations:
         self.table.update(format_results(candidates, self._num_splits, [row or nothing for row in rows]))
         self._context.call_on_fit_task_end(estimator=self._search)
 
-    def _fitted(self, candidates: list[Any]) -> list[Row]:
-        """Return the rows of configurations that are evaluated now, none if every fit fails."""
+    def fitted(self, candidates: list[Any]) -> tuple[list[Row], str]:
+        """Return the rows of configurations that are evaluated now, and the digest of the splits."""
         size = len(candidates) * self._num_splits
         context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
         try:
             self._evaluate(candidates, cv=self, callback_ctx=context)
         except ValueError as error:
-            if not _ALL_FAILED.match(str(error)):
-                raise
-            self._failure = error
-            warnings.warn(str(error), FitFailedWarning, stacklevel=2)
-            return []
-        return self.measured[-size:]
+            if _ALL_FAILED.match(str(error)):
+                raise _AllFailedError from error
+            raise
+        return self.measured[-size:], self._digest
 
-    def _write(self) -> None:
-        batches = [[points, json.loads(json.dumps(rows, default=float))] for points, rows in self.batches]
-        write(self._path, "search", {"settings": self._settings, "splits": self._digest, "batches": batches})
+    def decode(self, points: list[list[float]]) -> list[Any]:
+        """Return configurations by their encodings."""
+        return self._search.space_.decode(torch.tensor(points, dtype=torch.float64).reshape(len(points), -1))
 
-    def _read(self) -> None:
-        name = repr(fspath(self._path))
-        try:
-            content = read(self._path, "search")
-            saved, self._digest = content["settings"], content["splits"]
-            self.batches = [(points, rows) for points, rows in content["batches"]]
-        except (DamagedFileError, KeyError, TypeError) as error:
-            raise DamagedFileError(
-                f"{name} is no checkpoint of a search that can be read: {error} Give another checkpoint=, or remove it."
-            ) from error
-        here = self._settings
-        if others := [name for name in {**saved, **here} if saved.get(name) != here.get(name)]:
+    def _check_splits(self, found: str) -> None:
+        if self._digest not in ("", found):
             raise StateMismatchError(
-                f"{name} is the checkpoint of another search, which differs in {', '.join(others)}. Give the same "
-                "words and data to go on with it, or another checkpoint=."
+                f"{self._search._checked_cv_orig!r} draws other splits than it did when the checkpoint was written, so "
+                "scores cannot be compared. Give cv a random_state, or another checkpoint=."
             )
+        self._digest = found
+
+
+class _AllFailedError(Exception):
+    """Every fit of a batch failed, which is not kept: it is to fail again."""
+
+
+def _measured(key: str, points: list[list[float]], evaluations: Evaluations) -> tuple[list[Row], str]:
+    """Evaluate configurations of a search that has a key; what joblib keeps."""
+    return evaluations.fitted(evaluations.decode(points))
 
 
 def digest(value: Any) -> str:

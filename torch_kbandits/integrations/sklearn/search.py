@@ -4,9 +4,9 @@
 ``BaseSearchCV``, that has no public name; all else is then exactly what ``RandomizedSearchCV`` does.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -15,17 +15,72 @@ import torch
 from joblib import effective_n_jobs
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.saving import settings_of
+from torch_kbandits.candidates import UnitCube
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.evaluations import Evaluations, Row, digest
-from torch_kbandits.integrations.sklearn.untried import UntriedCube
 from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.priors import LearnedPrior, default_kernel
+from torch_kbandits.spaces import ParameterSpace
+
+#: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
+_LISTED, _NUMBERS = 4096, 2**22
+#: So many points of a design are tried for one that is new.
+_DRAWS = 32
+#: Words that do not matter for what is measured.
+_FREE = {"checkpoint", "estimator", "n_iter", "n_jobs", "num_initial", "batch_size", "pre_dispatch", "refit", "verbose"}
+
+
+class UntriedCube(UnitCube):
+    """The configurations of a space as points of the cube; what was tried is not played again, and may be recommended.
+
+    A small space is searched whole, whatever points a search looks at. In a larger one points whose configurations were
+    all tried are taken to these nevertheless. ``count`` is infinite where configurations are not listed.
+    """
+
+    def __init__(self, space: ParameterSpace) -> None:
+        self.space, self.tried = space, torch.zeros(0, space.dimension, dtype=torch.float64)
+        self._listed = _listed(space)
+        self.count = math.inf if self._listed is None else len(self._listed)
+        super().__init__(space.dimension, snap=self.untried, continuous=space.continuous, neighbours=space.neighbours)
+
+    def untried(self, points: Tensor) -> Tensor:
+        """Return encodings (m, d) of configurations, those not tried if there are any among those considered."""
+        points = self.space.snap(points) if self._listed is None else self._listed
+        fresh = ~among(points, self.tried)
+        return points[fresh] if bool(fresh.any()) else points
+
+    def spread(self, seed: int, number: int) -> Tensor:
+        """Return the encoding (1, d) of a configuration; those of one number after another are evenly spread."""
+        drawn = self.space.sample(_DRAWS, generator_for(seed, 0, "design"), first=number)
+        others = self.untried(drawn)
+        return others[[int((others - drawn[0]).square().sum(-1).argmin())]]
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) that all may be used in the end, (n,) bool: each is of a configuration."""
+        return torch.ones(len(points), dtype=torch.bool)
+
+
+def _listed(space: ParameterSpace) -> Tensor | None:
+    """Return the encodings of all configurations of a space, (n, d); None where they are too many."""
+    parameters = space.parameters.values()
+    counts = [parameter.count for parameter in parameters if not parameter.when]  # others may be there or not
+    if math.prod(counts) > _LISTED or any(parameter.count > _LISTED for parameter in parameters):
+        return None
+    found = latest = space.sample(1, torch.Generator().manual_seed(0))
+    while len(latest) and len(found) <= _LISTED and found.numel() <= _NUMBERS:
+        near = space.neighbours(latest).unique(dim=0)
+        latest = near[~among(near, found)]
+        found = torch.cat([found, latest])
+    return None if len(latest) else found.unique(dim=0)
 
 
 class KernelBanditSearchCV(BaseSearchCV):
@@ -51,8 +106,8 @@ class KernelBanditSearchCV(BaseSearchCV):
         bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
             dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
             ``when_full`` say otherwise.
-        checkpoint: path of a file that is written after each batch. A search that finds it goes on from there, if it is
-            the same search of the same data, and comes out as one that was not interrupted. Needs a ``random_state``.
+        checkpoint: path of a directory in which joblib keeps what was measured, batch by batch: the same search of the
+            same data takes it from there, and comes out as one that was not interrupted. Needs a ``random_state``.
         scoring, n_jobs, cv, verbose, pre_dispatch, return_train_score: as in ``RandomizedSearchCV``.
         refit: whether to refit the best configuration; with several metrics the name of the one to maximise.
         random_state: of the design and of the bandit.
@@ -99,9 +154,7 @@ class KernelBanditSearchCV(BaseSearchCV):
 
         Raises:
             InputError: if a word does not fit.
-            FileError: if the checkpoint cannot be read, or none can be written at its path.
-            DamagedFileError: if it is cut, changed or no checkpoint's.
-            StateMismatchError: if it is of another search or other data; the message names what differs.
+            StateMismatchError: if ``cv`` draws other splits than those of what is in the checkpoint.
         """
         data = {} if self.checkpoint is None else {"X": X, "y": y, **params}
         self._data = {name: digest(value) for name, value in data.items()}  # small: workers are sent this object
@@ -109,6 +162,7 @@ class KernelBanditSearchCV(BaseSearchCV):
 
     def _run_search(self, evaluate_candidates: Callable[..., Any], *, callback_ctx: Any = None) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
+        checks.absent_or("checkpoint", self.checkpoint, (str, PathLike), "the path of a directory")
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace(self.param_distributions)
@@ -116,12 +170,12 @@ class KernelBanditSearchCV(BaseSearchCV):
         cube = UntriedCube(self.space_.space) if self.space_.space.dimension else None
         sizes = self._sizes(1 if cube is None else cube.count)
         self.bandit_ = None if cube is None else self._bandit(cube, max(2, sizes[1]), seed)
-        settings = partial(self._settings, sizes, seed)
-        evaluations = self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx, settings)
+        key = "" if self.checkpoint is None else self._key(sizes, seed)
+        evaluations = self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx, key)
         try:
             if self.bandit_ is not None and cube is not None:
                 _play(self.bandit_, cube, sizes, evaluations)
-            elif not evaluations.batches:
+            else:
                 evaluations.add(torch.zeros(1, 0, dtype=torch.float64))
             evaluations.finish(super()._format_results)
         finally:
@@ -132,18 +186,13 @@ class KernelBanditSearchCV(BaseSearchCV):
         self._evaluations.measured = out
         return self._evaluations.table
 
-    def _settings(self, sizes: tuple[int, int, int], seed: int) -> dict[str, Any]:
-        """Return what must agree between a search and the one that goes on with it, by name."""
-        settings: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
-        settings |= {"random_state": seed, "n_splits": self.n_splits_, "estimator": type(self.estimator)}
-        settings |= {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
+    def _key(self, sizes: tuple[int, int, int], seed: int) -> str:
+        """Return what tells a search of some data from others."""
+        settings = {name: value for name, value in self.get_params().items() if name not in _FREE}
+        settings |= {"sizes": sizes, "random_state": seed, "estimator": type(self.estimator)}
         settings |= {"beta": settings_of("", self.beta), "bandit_options": settings_of("", self.bandit_options or {})}
-        settings["param_distributions"] = self.space_.settings()
-        names = "algorithm", "scoring", "cv", "error_score", "return_train_score"
-        settings |= {name: getattr(self, name) for name in names}
-        if isinstance(self.refit, str):  # the score that is maximised
-            settings["refit"] = self.refit
-        return settings | self._data
+        settings |= {"param_distributions": self.space_.settings(), "refit": isinstance(self.refit, str) and self.refit}
+        return digest({name: digest(value) for name, value in (settings | self._data).items()})
 
     def _sizes(self, count: float) -> tuple[int, int, int]:
         """Return how many configurations to evaluate, how many of them first, and how many at once later."""
@@ -170,25 +219,20 @@ class KernelBanditSearchCV(BaseSearchCV):
 
 
 def _play(bandit: Bandit, cube: UntriedCube, sizes: tuple[int, int, int], evaluations: Evaluations) -> None:
-    """Evaluate batch after batch, after those that were evaluated by an earlier process, and tell the bandit all."""
+    """Evaluate batch after batch, and tell the bandit all."""
     size, num_initial, batch_size = sizes
-    earlier, scores, num_spread = iter(list(evaluations.batches)), np.zeros(0), 0
+    scores, num_spread = np.zeros(0), 0
     while (told := len(scores)) < size:
-        points, rows = next(earlier, (None, None))
-        stop = min(size, told + batch_size if told >= num_initial else num_initial)
-        for number in range(told, stop):
-            spreads = is_spread(number, bandit.num_observations, num_initial)
-            if points is None:
-                x = cube.spread(bandit.seed, num_spread) if spreads else bandit.ask()
-                if spreads and bandit.num_observations:
+        for number in range(told, min(size, told + batch_size if told >= num_initial else num_initial)):
+            if is_spread(number, bandit.num_observations, num_initial):
+                x, num_spread = cube.spread(bandit.seed, num_spread), num_spread + 1
+                if bandit.num_observations:
                     bandit.mark_pending(x)
-                cube.tried = torch.cat([cube.tried, x])
-            num_spread += spreads
-        if points is None or rows is None:
-            points = cube.tried[told:]
-            rows = evaluations.add(points)
-        else:
-            cube.tried = torch.cat([cube.tried, points])
+            else:
+                x = bandit.ask()
+            cube.tried = torch.cat([cube.tried, x])
+        points = cube.tried[told:]
+        rows = evaluations.add(points)
         scores = np.append(scores, evaluations.scores(rows, len(points)))
         if len(scores) >= num_initial and bool(np.isfinite(scores).any()):
             new = slice(bandit.num_observations, None)
