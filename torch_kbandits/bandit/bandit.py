@@ -19,8 +19,13 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
-from torch_kbandits.bandit.guarantees import FIRST_REWARDS, warn_of_clipping, warn_of_failing, warn_of_far_rewards
-from torch_kbandits.bandit.health import LAST_CALLS
+from torch_kbandits.bandit.health import (
+    FIRST_REWARDS,
+    LAST_CALLS,
+    warn_of_clipping,
+    warn_of_failing,
+    warn_of_far_rewards,
+)
 from torch_kbandits.bandit.learning import before_any, learned, replayed, restarted, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of

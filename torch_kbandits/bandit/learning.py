@@ -11,8 +11,7 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
 from torch_kbandits.bandit.config import BanditConfig, beside
-from torch_kbandits.bandit.failures import failures_after
-from torch_kbandits.bandit.relearning import relearned, with_chosen_memory, with_memory, with_prior
+from torch_kbandits.bandit.relearning import failures_after, relearned, with_chosen_memory, with_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection

@@ -16,8 +16,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
 from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.bandit.guarantees import guarantee
-from torch_kbandits.bandit.health import Health, examined
+from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State

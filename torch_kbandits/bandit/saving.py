@@ -21,8 +21,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside
-from torch_kbandits.bandit.failures import failures_in
-from torch_kbandits.bandit.relearning import with_chosen_memory
+from torch_kbandits.bandit.relearning import failures_in, with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
