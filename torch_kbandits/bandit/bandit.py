@@ -100,7 +100,7 @@ class Bandit(BanditReports):
         objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
             and choices of a memory still look at the reward.
 
-    A ``TheoryWarning`` says once, here, which assumptions of the width's theorem these pieces break; see ``guarantee``.
+    A ``TheoryWarning`` says once which assumptions of the width's theorem these pieces break; see ``guarantee``.
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
@@ -108,8 +108,8 @@ class Bandit(BanditReports):
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
-    Cost of adapting: a trigger reads the posterior at the points told. A change of memory computes the posterior of
-    the observations that count afresh: O(u³), or O(n m²) for a dictionary chosen anew, once a block.
+    Cost of adapting: a trigger reads the posterior at the points told. A change of memory, once a block, computes the
+    posterior of what it keeps afresh: O(u³), or O(n m²) for a dictionary chosen anew.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
@@ -273,10 +273,10 @@ class Bandit(BanditReports):
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
     ) -> Any:
-        """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
+        """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played, together.
 
-        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
-        not looked for and checked again, which is a part of a round where rounds are short.
+        The result is what so many calls of ``ask`` and ``tell`` give, sooner. After an error, also one of ``pull``, the
+        rounds before it were played, and the bandit is as it was then.
 
         Args:
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
@@ -284,11 +284,6 @@ class Bandit(BanditReports):
                 the bandit, and ask and tell nothing.
             rounds: how many.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
-
-        Returns:
-            What ``ask`` returned in each round, together: points (rounds, d), actions, or a list of mappings.
-
-        After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
 
         Raises:
             InputError: if an argument or what is returned does not fit.
@@ -334,10 +329,10 @@ class Bandit(BanditReports):
         self._become(changed(state, ledger=replace(state.ledger, pending=remaining)))
 
     def restart(self) -> None:
-        """Forget all that was told so far, as where the function has become another; points stay pending.
+        """Forget all that was told so far, as where the function has become another; the history keeps it.
 
-        The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
-        ``forget`` those that were played on the function that was.
+        The next choice is from the prior. Points stay pending, and their rewards count once they are told: ``forget``
+        those that were played on the function that was.
         """
         self._become(restarted(self._config, self._state))
 
@@ -350,12 +345,11 @@ class Bandit(BanditReports):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
 
-        The posterior is computed afresh from history and dictionary, so it agrees with the saved one to rounding.
+        The posterior is computed afresh, so it agrees with the saved one to rounding.
 
         Raises:
             StateMismatchError: if the state is of another format or configuration; the message names each difference.
-
-        After an error the bandit is as it was.
+                Then the bandit is as it was.
         """
         self._become(restored(type(self), self._config, state))
         if self._config.advice is not None:
@@ -385,17 +379,15 @@ class Bandit(BanditReports):
 
         Args:
             path: of the file.
-            into: a bandit of the same configuration, to take the state and be returned; what it knew is replaced.
+            into: a bandit of the same configuration, to take the state and be returned; after an error it is as it was.
             device: of the tensors; None for that of the saved ones, or of ``into``.
 
         Raises:
             FileError: if the file cannot be read.
             DamagedFileError: if it is cut, changed or no bandit's.
-            StateMismatchError: if it is of a newer format, of another configuration than ``into``, of another
-                algorithm than this class, or of one that cannot be made again; the message says what to do.
+            StateMismatchError: if it is of a newer format, or no bandit like ``into`` or of this class can be made of
+                it; the message says what to do.
             InputError: if the device cannot be used, or is given with ``into``.
-
-        After an error ``into`` is as it was.
         """
         return loaded(cls, path, into, device)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
 from torch_kbandits.bandit.config import BanditConfig, beside
-from torch_kbandits.bandit.relearning import failures_after, relearned, with_chosen_memory, with_memory, with_prior
+from torch_kbandits.bandit.relearning import failures_after, relearned, with_chosen_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
@@ -86,7 +86,7 @@ def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = 
     for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
     after = replace(state, ledger=state.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
-    return replace(after, predictions=Predictions.none(state.round), failures=None)
+    return replace(after, predictions=Predictions(state.round), failures=None)
 
 
 def learned(
@@ -177,13 +177,15 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(config, after)
+        ledger, known_blocks = after.ledger.in_one_part, (after.summaries, after.compared)
+        spec, summaries, compared = with_chosen_memory(config, after.spec, ledger.told[0], *known_blocks)
+        after = changed(after, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
     if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
     if after.spec is not state.spec:
         is_refitted = after.spec.prior is not state.spec.prior
-        return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
+        return relearned(config, changed(after, predictions=Predictions(number) if is_refitted else judged))
     surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
@@ -271,7 +273,7 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
             if noted.last_fit is not start.last_fit or noted.spec is not start.spec:
                 done, start = number, noted
         if done:
-            state = relearned(config, replace(start, predictions=Predictions.none(start.round)))
+            state = relearned(config, replace(start, predictions=Predictions(start.round)))
     for told in rounds[done:]:
         if told is None:
             state = replace(state, round=state.round + 1)
@@ -282,14 +284,11 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
 
 
 def _decides_nothing(config: BanditConfig) -> bool:
-    """Say whether of posteriors under a prior that is fitted again nothing stays: nothing was decided by them.
-
-    A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
-    under noise that grows λ decides which observations count.
-    """
+    """Say whether of posteriors under a prior that is fitted again nothing stays, as nothing was decided by them."""
     deciding = (config.trigger, config.batches, config.memories)
     if config.learning is None or any(piece is not None for piece in deciding):
         return False
+    # Under noise that grows λ decides which observations count.
     return config.learning.learn_memory or config.memory is None or config.memory.keeps_noise
 
 
@@ -297,13 +296,11 @@ def _is_complete(
     config: BanditConfig, told: History, held: History, surrogate: Surrogate, ahead: FantasyPosterior | None
 ) -> bool:
     """Say whether points held are a complete batch, the last of them just told."""
-    waiting = [*told.X[told.lost]]
     if not len(held.X):
         return False
+    waiting, first = [*told.X[told.lost]], held.rows(slice(_FIRST_LOOKED_AT))
     if ahead is not None and ahead.looks_from(held.X, held.stages):
         return is_batch_complete(config, ahead, waiting)
-    first = held.rows(slice(_FIRST_LOOKED_AT))  # of thousands, which cost their square, these may do
-    if is_batch_complete(config, surrogate.fantasized(first.X, first.stages), waiting):
-        return True
-    whole = len(held.X) == len(first.X)
-    return not whole and is_batch_complete(config, surrogate.fantasized(held.X, held.stages), waiting)
+    # Of thousands, which cost their square, the first may do.
+    parts = (first, held) if len(held.X) > len(first.X) else (held,)
+    return any(is_batch_complete(config, surrogate.fantasized(part.X, part.stages), waiting) for part in parts)

@@ -37,14 +37,6 @@ def relearned(config: BanditConfig, state: State) -> State:
     return changed(state, ledger=ledger, told=surrogate, failures=failures)
 
 
-def with_memory(config: BanditConfig, state: State) -> State:
-    """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
-    ledger = state.ledger.in_one_part
-    before = state.summaries, state.compared
-    spec, summaries, compared = with_chosen_memory(config, state.spec, ledger.told[0], *before)
-    return changed(state, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
-
-
 def with_chosen_memory(
     config: BanditConfig,
     spec: SurrogateSpec,

@@ -137,11 +137,6 @@ class Predictions:
     slack_since: int | None = None  # that in which ``slack`` did
     waiting: tuple[Group, ...] = ()  # residuals that were not judged, by round
 
-    @classmethod
-    def none(cls, since: int) -> Self:
-        """Return them before any residual, which count from a round on."""
-        return cls(since)
-
     def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
         """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
         after = changed(self, waiting=(*self.waiting, Group(residuals, number, is_learned)))

@@ -77,15 +77,13 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
     first, _, body = read_whole(found).partition(b"\n")
     package, wrote, there, layout, digest = (*first[:_LONGEST].decode(errors="replace").split(" "), *[""] * 4)[:5]
     if package != "torch_kbandits" or there != kind:
-        raise DamagedFileError(
-            f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} A state that torch.save wrote is "
-            "for bandit.load_state_dict(torch.load(path, weights_only=True))."
-        )
+        hint = "A state that torch.save wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
+        raise DamagedFileError(f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} {hint}")
     if layout != str(FILE_FORMAT):
-        raise StateMismatchError(
-            f"{found!r} has format {layout}, and torch_kbandits {__version__} reads {FILE_FORMAT}: load it with "
-            f"version {wrote}, which wrote it, or newer."
+        hint = (
+            f"torch_kbandits {__version__} reads {FILE_FORMAT}: load it with version {wrote}, which wrote it, or newer"
         )
+        raise StateMismatchError(f"{found!r} has format {layout}, and {hint}.")
     if sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
     line, _, rest = body.partition(b"\n")
@@ -262,14 +260,11 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
 def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> State:
     """Return what a saved bandit of this class and configuration knew, computed afresh; nothing is fitted again."""
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
-        raise StateMismatchError(
-            f"state must be what bandit.state_dict() returned, got {checks.describe(state)}: load files by Bandit.load."
-        )
+        got = checks.describe(state)
+        raise StateMismatchError(f"state must be what bandit.state_dict() returned, got {got}: load files by load().")
     if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
-        raise StateMismatchError(
-            f"The state has format {checks.shown(found)} and this version reads {STATE_FORMAT}: load it with the "
-            "version of torch_kbandits that saved it."
-        )
+        advice = f"this version reads {STATE_FORMAT}: load it with the version of torch_kbandits that saved it"
+        raise StateMismatchError(f"The state has format {checks.shown(found)} and {advice}.")
     try:
         saved, here = state["config"], settings(kind, config)
         names = [key for key in sorted({*saved, *here}, key=str) if saved.get(key, here) != here.get(key, saved)]
