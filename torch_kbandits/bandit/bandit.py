@@ -268,7 +268,7 @@ class Bandit(BanditReports):
         else:
             rows = self._rows(state, ids, x, context)
             X = state.ledger.pending.points[rows]
-        self._learn(state, X, rows, start, y, outcomes, failed, time)
+        self._learn(state, X, rows, start, y=y, outcomes=outcomes, failed=failed, time=time)
 
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
@@ -448,20 +448,10 @@ class Bandit(BanditReports):
         expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
         return state.ledger.pending_rows(ids, expires)
 
-    def _learn(
-        self,
-        state: State,
-        X: Tensor,
-        rows: Sequence[int],
-        start: float,
-        y: Any = None,
-        outcomes: Mapping[str, Any] | None = None,
-        failed: Any = False,
-        time: Any = None,
-    ) -> None:
+    def _learn(self, state: State, X: Tensor, rows: Sequence[int], start: float, **said: Any) -> None:
         """Take over what is known once points (q, d) are told, rows of what is pending or -1; it began in seconds."""
         config, asked = self._config, state.ledger.pending
-        told, is_over = round_of(config, state, X, rows, y, outcomes, failed, time)
+        told, is_over = round_of(config, state, X, rows, **said)
         pending = asked.without_rows(rows) if is_over else asked
         if is_over and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=5)

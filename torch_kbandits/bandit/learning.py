@@ -56,10 +56,11 @@ def round_of(
     state: State,
     X: Tensor,
     rows: Sequence[int],
-    y: Any,
-    outcomes: Mapping[str, Any] | None,
-    failed: Any,
-    time: Any,
+    *,
+    y: Any = None,
+    outcomes: Mapping[str, Any] | None = None,
+    failed: Any = False,
+    time: Any = None,
 ) -> tuple[Round, bool]:
     """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
     asked, columns = state.ledger.pending, None

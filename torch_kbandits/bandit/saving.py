@@ -80,9 +80,7 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
         hint = "A state that torch.save wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
         raise DamagedFileError(f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} {hint}")
     if layout != str(FILE_FORMAT):
-        hint = (
-            f"torch_kbandits {__version__} reads {FILE_FORMAT}: load it with version {wrote}, which wrote it, or newer"
-        )
+        hint = f"this version reads {FILE_FORMAT}: load it with torch_kbandits {wrote}, which wrote it, or newer"
         raise StateMismatchError(f"{found!r} has format {layout}, and {hint}.")
     if sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
@@ -261,7 +259,9 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
     """Return what a saved bandit of this class and configuration knew, computed afresh; nothing is fitted again."""
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         got = checks.describe(state)
-        raise StateMismatchError(f"state must be what bandit.state_dict() returned, got {got}: load files by load().")
+        raise StateMismatchError(
+            f"state must be what bandit.state_dict() returned, got {got}: load files by Bandit.load."
+        )
     if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
         advice = f"this version reads {STATE_FORMAT}: load it with the version of torch_kbandits that saved it"
         raise StateMismatchError(f"The state has format {checks.shown(found)} and {advice}.")
