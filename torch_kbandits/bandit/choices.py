@@ -36,9 +36,8 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
     number = state.ledger.num_learned
     is_fitted = config.is_fitted(number)
     if config.objective is not None:
-        places = [_place(config, name) for name in config.objective.names]
-        known = [(config.of_outcomes[at - 1], state.outcomes[at - 1]) if at else (config, state) for at in places]
-        is_fitted = all(own.is_fitted(each.ledger.num_learned) for own, each in known)
+        sought = _sought(config, state, config.objective)
+        is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
     return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
@@ -52,29 +51,25 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
 
 def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
     """Return the objectives of a bandit with their posteriors."""
-    members = []
-    for name in objective.names:
-        place, dropped = _place(config, name), 0
-        surrogate, pending = state.surrogate, state.ledger.outstanding
-        if place:
-            surrogate, pending = state.outcomes[place - 1].surrogate, state.ledger.pending.points
-            dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
-        members.append(
-            ObjectivePosterior(
-                maximize=objective.objectives[name] == "maximize",
-                surrogate=surrogate,
-                beta=cast(Width, config.width)(surrogate),
-                pending=pending,
-                place=place,
-                dropped=dropped,
-            )
+    members = [
+        ObjectivePosterior(
+            maximize=objective.objectives[name] == "maximize",
+            surrogate=known.surrogate,
+            beta=cast(Width, config.width)(known.surrogate),
+            pending=state.ledger.pending.points if place else state.ledger.outstanding,
+            place=place,
+            dropped=config.hidden_columns - own.hidden_columns,
         )
+        for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True)
+    ]
     return ObjectiveSet(objective, members, state.surrogate)
 
 
-def _place(config: BanditConfig, name: str) -> int:
-    """Return the place of an objective: 0 of the reward, and 1 and on of outcomes."""
-    return [REWARD, *(each.name for each in config.declared)].index(name)
+def _sought(config: BanditConfig, state: State, objective: Scalarization) -> list[tuple[int, BanditConfig, State]]:
+    """Return the place of each objective, 0 of the reward and 1 and on of outcomes, and what is known of it."""
+    names = [REWARD, *(each.name for each in config.declared)]
+    known = [(config, state), *zip(config.of_outcomes, state.outcomes, strict=True)]
+    return [(place, *known[place]) for place in map(names.index, objective.names)]
 
 
 def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False) -> ConstraintSet | None:

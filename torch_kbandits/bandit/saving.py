@@ -260,7 +260,7 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         got = checks.describe(state)
         raise StateMismatchError(
-            f"state must be what bandit.state_dict() returned, got {got}: load files by Bandit.load."
+            f"state must be what bandit.state_dict() returned, got {got}: Bandit.load reads files."
         )
     if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
         advice = f"this version reads {STATE_FORMAT}: load it with the version of torch_kbandits that saved it"
