@@ -27,13 +27,6 @@ BAND = 1.959963984540054
 _LARGEST, _TINY = 1e6, sys.float_info.min
 
 
-class Alternative(NamedTuple):
-    """What residuals may be if predictions do not hold: N(shift, deviation²) in place of N(0, 1)."""
-
-    shift: float
-    deviation: float
-
-
 class Group(NamedTuple):
     """Residuals of the round of a number, judged with those that wait if the posterior learns it, or left to wait."""
 
@@ -42,13 +35,13 @@ class Group(NamedTuple):
     is_learned: bool
 
 
-#: Bands that are too narrow, and means that lie to one side.
+#: What residuals may be in place of N(0, 1), by mean and deviation: bands that are too narrow, means that are off.
 MISFITS = (
-    *(Alternative(0.0, deviation) for deviation in (1.5, 2.0, 3.0, 5.0)),
-    *(Alternative(sign * size, 1.0) for size in (0.5, 1.0, 2.0) for sign in (-1.0, 1.0)),
+    *((0.0, deviation) for deviation in (1.5, 2.0, 3.0, 5.0)),
+    *((sign * size, 1.0) for size in (0.5, 1.0, 2.0) for sign in (-1.0, 1.0)),
 )
 #: Bands that are too wide.
-SLACKS = (Alternative(0.0, 0.5), Alternative(0.0, 0.25))
+SLACKS = ((0.0, 0.5), (0.0, 0.25))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +81,7 @@ class Surprise:
     log_evidence: float = 0.0
 
     @classmethod
-    def against(cls, alternatives: Sequence[Alternative]) -> Self:
+    def against(cls, alternatives: Sequence[tuple[float, float]]) -> Self:
         """Return a bet on alternatives before any residual."""
         nothing, none = np.full(len(alternatives), -math.inf), np.zeros(len(alternatives), dtype=np.int64)
         return cls(np.array(alternatives, dtype=np.float64), 0, nothing, none, 0, nothing)
@@ -102,10 +95,11 @@ class Surprise:
         return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
 
     @property
-    def leading(self) -> tuple[Alternative, int]:
+    def leading(self) -> tuple[tuple[float, float], int]:
         """The alternative that has earned most, and the round since which."""
         place = int(self.logs.argmax())
-        return Alternative(*self.alternatives[place].tolist()), int(self.starts[place])
+        shift, deviation = self.alternatives[place].tolist()
+        return (shift, deviation), int(self.starts[place])
 
     def state(self) -> dict[str, Any]:
         """Return this as numbers and a tensor (3, a)."""

@@ -80,8 +80,8 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
         hint = "A state that torch.save wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
         raise DamagedFileError(f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} {hint}")
     if layout != str(FILE_FORMAT):
-        hint = f"this version reads {FILE_FORMAT}: load it with torch_kbandits {wrote}, which wrote it, or newer"
-        raise StateMismatchError(f"{found!r} has format {layout}, and {hint}.")
+        here, advice = f"torch_kbandits {__version__} reads", f"load it with version {wrote}, which wrote it, or newer"
+        raise StateMismatchError(f"{found!r} has format {layout}, and {here} {FILE_FORMAT}: {advice}.")
     if sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
     line, _, rest = body.partition(b"\n")
