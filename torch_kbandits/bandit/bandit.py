@@ -161,7 +161,7 @@ class Bandit(BanditReports):
         self._diagnostics: tuple[str, ...] = ()
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
-            warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
+            warn_of_failing(self._config, self._state, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
 

@@ -25,6 +25,7 @@ from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.history import History
+from torch_kbandits.priors import Prior
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4
@@ -221,15 +222,21 @@ def _misfit(what: str, known: Predictions) -> str:
     )
 
 
-def guarantee(config: BanditConfig, regularization: float, *, was_restarted: bool = False, **known: Any) -> Guarantee:
-    """Return what the width's theorem says, and which of its assumptions hold, given the rest of ``Circumstances``."""
+def guarantee(
+    config: BanditConfig, prior: Prior, state: State, ratio: float = 1.0, quality: DictionaryQuality | None = None
+) -> Guarantee:
+    """Return what the width's theorem says, and what of its assumptions holds; without batches variances shrink by a ratio."""
     arms, batches = untimed(config.candidates), config.batches
     source: ArmSource | None = getattr(arms, "source", None)
-    forgetting = ["a restart"] * was_restarted + [repr(config.trigger)] * (config.trigger is not None)
+    forgetting = ["a restart"] * (state.ledger.num_forgotten > 0)
+    forgetting += [repr(config.trigger)] * (config.trigger is not None)
     forgetting += [repr(memory) for memory in config.all_memories if memory.forgets]
     circumstances = Circumstances(
-        **{"ratio": 1.0 if batches is None else batches.largest_ratio, **known},
-        regularization=regularization,
+        num_rewards=state.ledger.num_observations,
+        learns_residual=state.surrogate.learns_residual,
+        ratio=ratio if batches is None else batches.largest_ratio,
+        quality=quality,
+        regularization=prior.regularization,
         noise_scale=config.noise_scale,
         dictionary=config.dictionary,
         forgets_by=" and ".join(dict.fromkeys(forgetting)) or None,
@@ -251,9 +258,9 @@ def guarantee(config: BanditConfig, regularization: float, *, was_restarted: boo
     return replace(of_width, assumptions=(*of_width.assumptions, *precise(is_precise, said)))
 
 
-def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
+def warn_of_failing(config: BanditConfig, state: State, stacklevel: int) -> None:
     """Say which assumptions of the theorem the settings break, if any, as many calls above."""
-    if (said := guarantee(config, config.start.regularization).warning) is not None:
+    if (said := guarantee(config, config.start, state).warning) is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 

@@ -163,24 +163,16 @@ class BanditReports:
         What only you can know, such as ‖f‖ <= B, is unknown, as is whether a dictionary is accurate where its rule
         promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice.
         """
-        state = self._state
-        return guarantee(
-            self._config,
-            self._spec.prior.regularization,
-            was_restarted=state.ledger.num_forgotten > 0,
-            num_rewards=state.ledger.num_observations,
-            ratio=self.pending_variance_ratio() if (rule := self._config.batches) is None else rule.largest_ratio,
-            learns_residual=state.surrogate.learns_residual,
-            quality=self._quality(check),
-        )
+        ratio = self.pending_variance_ratio() if self._config.batches is None else 1.0
+        return guarantee(self._config, self._spec.prior, self._state, ratio, self._quality(check))
 
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        β times the root of this is right for the next choice if β was for what was learned: ``ScaledWidth(width,
-        C**0.5)`` keeps its theorem in a loop that asks while this is at most C. On arms that stay it is the largest
-        ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at least the ratio at every point
-        and at most the exp(2 C) of GP-BUCB for their information gain C.
+        β times the root of this is right for the next choice if β was for what was learned: ``ScaledWidth(β, C**0.5)``
+        keeps its theorem in a loop that asks while this is at most C. On arms that stay it is the largest ratio over
+        them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at least the ratio at every point and at most
+        the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
         """
