@@ -80,9 +80,8 @@ class ResidualTrigger(RestartTrigger):
     width: Width | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, false_alarm_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive)
-        )
+        checks.keep(self, false_alarm_probability=checks.open_unit_interval)
+        checks.keep(self, noise_scale=checks.optional(checks.positive))
         checks.absent_or("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:

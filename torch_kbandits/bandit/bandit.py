@@ -198,7 +198,7 @@ class Bandit(BanditReports):
         remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        X, state, ahead = self._asked(None if q is None else checks.size("q", q), context, candidates, time)
+        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates)
         actions = self.candidates.actions(X.clone())
         if remember:
             self._become(state, ahead)
@@ -295,7 +295,7 @@ class Bandit(BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            X, state, ahead = self._asked(1, **words)
+            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT))
             before, told, now = self._state.ledger, pull(self.candidates.actions(X.clone())), self._state.ledger
             counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
             if now.pending is not before.pending or counts[0] != counts[1]:
@@ -419,12 +419,10 @@ class Bandit(BanditReports):
 
     # ---------------------------------------------------------------- inside
 
-    def _asked(
-        self, q: int | None, context: Any = None, candidates: Any = None, time: Any = None
-    ) -> tuple[Tensor, State, FantasyPosterior]:
+    def _asked(self, q: int | None, *brought: Any) -> tuple[Tensor, State, FantasyPosterior]:
         """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
         start = perf_counter()
-        state, domain = self._now(time, context, candidates)
+        state, domain = self._now(*brought)
         known = self._ahead_of(state)
         ahead, before = with_chosen(self._config, state, domain, known, q), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending

@@ -147,11 +147,9 @@ class BanditConfig:
     @cached_property
     def hidden_columns(self) -> int:
         """How many columns of points, the first, the kernel given does not see: a time that a memory or mean needs."""
-        memories = (*self.all_memories, *_known(*(each.memory for each in self.declared)))
-        priors = (self.prior, *self._variants, *(each.prior for each in self.declared))
-        return int(
-            any(each.needs_time_column for each in memories) or any(depends_on_time(each.mean) for each in priors)
-        )
+        memories = [*self.all_memories, *_known(*(each.memory for each in self.declared))]
+        means = [each.mean for each in (self.prior, *self._variants, *(each.prior for each in self.declared))]
+        return int(any(each.needs_time_column for each in memories) or any(map(depends_on_time, means)))
 
     @cached_property
     def own_columns(self) -> int:

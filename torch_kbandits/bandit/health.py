@@ -70,9 +70,7 @@ class Health:
     flagged_round: int | None = _metric("flagged_round", "the round in which it first did.")
     rounds_flagged: int | None = _metric("flagged_rounds", "how many rounds were begun since.")
     slack_round: int | None = _metric("slack_round", "the round in which the bet that bands are too wide did.")
-    best_share: float | None = _metric(
-        "best_share_ratio", "the share of the last 100 plays within √λ of the best mean."
-    )
+    best_share: float | None = _metric("best_share_ratio", "the share of the last 100 plays within √λ of the best.")
     dictionary_size: int = _metric("dictionary_points", "m; of an exact posterior how many points count.")
     variance_ratio_least: float | None = _metric("variance_ratio_least", "see ``DictionaryQuality``, if measured.")
     variance_ratio_largest: float | None = _metric("variance_ratio_largest", "the largest one.")
@@ -225,7 +223,7 @@ def _misfit(what: str, known: Predictions) -> str:
 def guarantee(
     config: BanditConfig, prior: Prior, state: State, ratio: float = 1.0, quality: DictionaryQuality | None = None
 ) -> Guarantee:
-    """Return what the width's theorem says, and what of its assumptions holds; without batches variances shrink by a ratio."""
+    """Return what the width's theorem says of a state; without a batch rule variances shrink by a ratio."""
     arms, batches = untimed(config.candidates), config.batches
     source: ArmSource | None = getattr(arms, "source", None)
     forgetting = ["a restart"] * (state.ledger.num_forgotten > 0)

@@ -259,9 +259,7 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
     """Return what a saved bandit of this class and configuration knew, computed afresh; nothing is fitted again."""
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         got = checks.describe(state)
-        raise StateMismatchError(
-            f"state must be what bandit.state_dict() returned, got {got}: Bandit.load reads files."
-        )
+        raise StateMismatchError(f"state must be what state_dict() of a bandit returned, got {got}: see Bandit.load.")
     if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
         advice = f"this version reads {STATE_FORMAT}: load it with the version of torch_kbandits that saved it"
         raise StateMismatchError(f"The state has format {checks.shown(found)} and {advice}.")
