@@ -1,4 +1,4 @@
-"""Loops are compiled once for a user, and kept in a cache or not at all."""
+"""Loops are compiled once, and kept in a folder that was named."""
 
 import os
 import subprocess
@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core.dispatcher import Dispatcher
+
+from torch_kbandits.loops.compiled import compiled
 
 _PLAYS = """
 import torch, gpytorch, torch_kbandits
@@ -17,18 +20,20 @@ bandit.run(lambda x: x.sum(), 2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["a folder", "Numba's", "a file", "nowhere"])
-def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
-    (tmp_path / "file").write_text("")
-    caches = {
-        "a folder": {"XDG_CACHE_HOME": str(tmp_path)},
-        "Numba's": {"XDG_CACHE_HOME": str(tmp_path / "other"), "NUMBA_CACHE_DIR": str(tmp_path)},
-        "a file": {"XDG_CACHE_HOME": str(tmp_path / "file")},
-        "nowhere": {"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "file" / "such")},
-    }[place]
-    caches |= {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | caches
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_loops_are_kept_in_the_folder_named_or_elsewhere(is_writable, tmp_path):
+    folder = tmp_path / "cache"
+    if not is_writable:
+        folder.write_text("")  # a file
+    package = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "NUMBA_CACHE_DIR": str(folder)}
     command = [sys.executable, "-W", "ignore", "-c", _PLAYS]
-    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=tmp_path)
-    kept = list((tmp_path / "torch_kbandits").rglob("*.nbc"))
-    assert bool(kept) == (place in ("a folder", "Numba's"))
+    subprocess.run(command, env=os.environ | package, check=True, capture_output=True, cwd=tmp_path)
+    assert bool(list(folder.rglob("*.nbc"))) == is_writable
+
+
+def test_loops_are_compiled_where_no_folder_can_be_written_to(monkeypatch):
+    def refused(dispatcher):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(Dispatcher, "enable_caching", refused)
+    assert compiled(lambda x: x + 1.0)(1.0) == 2.0

@@ -33,6 +33,7 @@ DEFAULTS = {
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
     "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
+    "posteriors": {"DictionaryPosterior.learns_residual"},
 }
 
 #: Private words and phrases for which the field has terms.

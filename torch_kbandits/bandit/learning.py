@@ -86,7 +86,8 @@ def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = 
         told = config.surrogate(state.spec).at(state.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
-    after = replace(state, ledger=state.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
+    ledger = replace(state.ledger, held=(), num_forgotten=state.ledger.num_observations)
+    after = replace(state, ledger=ledger, told=told, answers=(), outcomes=tuple(outcomes))
     return replace(after, predictions=Predictions(state.round), failures=None)
 
 

@@ -91,7 +91,7 @@ class Surprise:
         values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
         sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
-        made = residual_loops.bet(self.alternatives, values, sizes, *known, -math.log(FALSE_ALARM))
+        made = residual_loops.bet(self.alternatives, values, sizes, known, -math.log(FALSE_ALARM))
         return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
 
     @property

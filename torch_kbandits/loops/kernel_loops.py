@@ -24,6 +24,9 @@ SQUARED, EXPONENTIAL, MATERN, SMOOTH, RATIONAL, EQUAL, LINEAR = 0.0, 1.0, 2.0, 3
 
 _LOG2E, _LN2 = math.log2(math.e), math.log(2.0)
 
+#: Coefficients of the Taylor polynomial of e^x of degree 13, the highest first.
+_TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
+
 
 @compiled
 def exponentials(numbers: Array) -> None:
@@ -36,19 +39,9 @@ def exponentials(numbers: Array) -> None:
         t = numbers[j] * _LOG2E
         whole = math.floor(t + 0.5)
         x = (t - whole) * _LN2
-        p = x * (1.0 / 6227020800.0) + 1.0 / 479001600.0
-        p = p * x + 1.0 / 39916800.0
-        p = p * x + 1.0 / 3628800.0
-        p = p * x + 1.0 / 362880.0
-        p = p * x + 1.0 / 40320.0
-        p = p * x + 1.0 / 5040.0
-        p = p * x + 1.0 / 720.0
-        p = p * x + 1.0 / 120.0
-        p = p * x + 1.0 / 24.0
-        p = p * x + 1.0 / 6.0
-        p = p * x + 0.5
-        p = p * x + 1.0
-        p = p * x + 1.0
+        p = _TAYLOR[0]
+        for coefficient in _TAYLOR[1:]:
+            p = p * x + coefficient
         exponent = (np.int64(whole) + np.int64(1023)) << np.int64(52)
         # Below the least exponent it is 0; what is not a number stays that.
         numbers[j] = 0.0 if t < -1020.0 else p * np.int64(exponent).view(np.float64)
@@ -59,12 +52,10 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     """Write the kernel of a point (d,) against the first m points of columns (d, M) into a row (m,)."""
     m = row.shape[0]
     s, product, polynomial = np.empty(m), np.empty(m), np.empty(m)
-    for j in range(m):
-        row[j] = 0.0
+    row[:] = 0.0
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
-        for j in range(m):
-            s[j] = 0.0
+        s[:] = 0.0
         for c in range(x.shape[0]):
             weight, at = formula[t, HEAD + c], x[c]
             if weight == 0.0:

@@ -10,13 +10,6 @@ Array = np.ndarray
 
 
 @compiled
-def log_sum_of_two(one: float, other: float) -> float:
-    """Return ln(e^x + e^y)."""
-    low, high = min(one, other), max(one, other)
-    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
-
-
-@compiled
 def left(number: int) -> float:
     """Return the sum of the stakes after the t-th; see ``Surprise``."""
     return 1.0 if number == 0 else 0.5 / (1.0 + math.log(number))
@@ -29,35 +22,20 @@ def log_evidence(number: int, logs: Array) -> float:
         return 0.0
     total = -math.inf
     for each in logs:
-        total = log_sum_of_two(total, each)
-    return log_sum_of_two(math.log(left(number)), total - math.log(len(logs)))
+        total = np.logaddexp(total, each)
+    return np.logaddexp(math.log(left(number)), total - math.log(len(logs)))
 
 
 @compiled
 def bet(
-    alternatives: Array,
-    residuals: Array,
-    groups: Array,
-    number: int,
-    logs: Array,
-    starts: Array,
-    num_held: int,
-    held: Array,
-    alarm: float,
+    alternatives: Array, residuals: Array, groups: Array, known: tuple[int, Array, Array, int, Array], alarm: float
 ) -> tuple[int, Array, Array, int, Array, float, int]:
-    """Return number, ln R, since when it was made, how many are held, what is held, ln M and the first alarm.
+    """Return what is known then, ln M, and in which round it first was an alarm, −1 for none.
 
-    Args:
-        alternatives: shift and deviation of each, (a, 2).
-        residuals: (k,).
-        groups: for each of g groups how many residuals it has, its round, and 1 if they are judged now, (g, 3).
-        number: how many factors there were.
-        logs: ln R of each, (a,); see ``Surprise``.
-        starts: (a,).
-        num_held: how many residuals were held.
-        held: ln of the sum of their likelihood ratios under each, (a,).
-        alarm: ln M that raises a flag; the round in which it first does is returned, -1 for none.
+    Each of g groups has so many residuals, its round, and 1 if judged now, (g, 3). What is known is ``number``,
+    ``logs``, ``starts``, ``num_held`` and ``held`` of ``Surprise``.
     """
+    number, logs, starts, num_held, held = known
     logs, starts, held = logs.copy(), starts.copy(), held.copy()
     evidence, first, flagged = log_evidence(number, logs), 0, -1
     for g in range(len(groups)):
@@ -69,11 +47,11 @@ def bet(
             shift, deviation = alternatives[a, 0], alternatives[a, 1]
             for z in residuals[first : first + count]:
                 ratio = 0.5 * (z * z - ((z - shift) / deviation) ** 2) - math.log(deviation)
-                held[a] = log_sum_of_two(held[a], ratio)
+                held[a] = np.logaddexp(held[a], ratio)
             if is_judged:
                 if logs[a] <= stake:
                     starts[a] = now
-                logs[a] = held[a] - math.log(num_held) + log_sum_of_two(logs[a], stake)
+                logs[a] = held[a] - math.log(num_held) + np.logaddexp(logs[a], stake)
                 held[a] = -math.inf
         first += count
         if is_judged:

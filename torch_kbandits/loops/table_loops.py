@@ -8,6 +8,7 @@ import numpy as np
 from torch_kbandits.loops.compiled import compiled, compiled_within
 
 Array = np.ndarray
+Arrays = tuple[Array, ...]
 
 #: Points at a time, whose moments stay in the fastest memory.
 _BLOCK = 512
@@ -61,62 +62,23 @@ def multiply(first: int, stop: int, rows: Array, ends: Array, features: Array, o
 
 @compiled
 def products(first: int, stop: int, rows: Array, features: Array, out: Array) -> None:
-    """Write products of rows (r, m) with features (n, M) to out (r, n), those of points first … stop − 1.
-
-    Args:
-        first: point.
-        stop: the point after the last.
-        rows: (r, m), m > 0, of the dtype of the features.
-        features: of which the first m columns count.
-        out: (r, n).
-    """
+    """Write products of rows (r, m), m > 0, with features (n, M) to out (r, n), those of points first … stop − 1."""
     ends = extents(rows)
     for start in range(first, stop, _BLOCK):
         multiply(start, min(start + _BLOCK, stop), rows, ends, features, out, 0)
 
 
 @compiled
-def times(first: int, stop: int, rows: Array, values: Array, out: Array) -> None:
-    """Write values (n, m) times the transpose of rows (r, m) to out (n, r), those of points first … stop − 1."""
-    ends, p = extents(rows), np.empty((rows.shape[0], _FEW))
-    for start in range(first, stop, _FEW):
-        end = min(start + _FEW, stop)
-        multiply(start, end, rows, ends, values, p, start)
-        for i in range(start, end):
-            for r in range(rows.shape[0]):
-                out[i, r] = p[r, i - start]
-
-
-@compiled
-def follow(
-    first: int,
-    stop: int,
-    rows: Array,
-    columns: Array,
-    last: Array,
-    corners: Array,
-    changes: Array,
-    features: Array,
-    mean: Array,
-    variance: Array,
-    spanned: Array,
-) -> None:
+def follow(first: int, stop: int, rows: Array, update: Arrays, features: Array, moments: Arrays) -> None:
     """Bring means (k, n), variances (n,) and what is spanned of them (n,) up to date, in place, rows first … stop − 1.
 
-    Args:
-        first: row.
-        stop: the row after the last.
-        rows: of the changes, (c + r, m), of the dtype of the features; first those of the c new columns.
-        columns: kernel values of the points of the new columns, (c, n).
-        last: what each row has for the new columns, (c + r, c).
-        corners: what the new columns are divided by, (c,).
-        changes: by how much of the square of a product variances change, by how much of it what is spanned does, and by
-            how much of the product means do, (r, 2 + k).
-        features: (n, width), of which the first m columns are known, and the next c are written.
-        mean: (k, n).
-        variance: (n,).
-        spanned: (n,).
+    Rows (c + r, m) are those of c new columns and r changes, in the dtype of the features (n, M), of which the first m
+    columns are known, and the next c are written. The update is kernel values of the points of the new columns, (c, n),
+    what each row has for these, (c + r, c), what they are divided by, (c,), and what is added to variances and to what
+    is spanned, times the square of a product, and to means, times the product, (r, 2 + k).
     """
+    columns, last, corners, changes = update
+    mean, variance, spanned = moments
     number, size, joins = rows.shape[0], rows.shape[1], columns.shape[0]
     p, new, ends = np.zeros((number, _BLOCK)), np.empty((joins, _BLOCK)), extents(rows)
     for start in range(first, stop, _BLOCK):
@@ -149,22 +111,12 @@ def follow(
 
 
 @compiled
-def refit(
-    first: int, stop: int, rows: Array, features: Array, prior: Array, mean: Array, variance: Array, spanned: Array
-) -> None:
+def refit(first: int, stop: int, rows: Array, features: Array, prior: Array, moments: Arrays) -> None:
     """Compute variances (n,) and what is spanned of them (n,) afresh, and add to means (k, n), rows first … stop − 1.
 
-    Args:
-        first: row.
-        stop: the row after the last.
-        rows: a matrix whose quadratic form is that of the covariance of the coordinates, their means, and directions
-            that are not spanned, (m + k + r, m).
-        features: (n, width), of which the first m columns count.
-        prior: prior variances, (n,).
-        mean: prior means.
-        variance: only written.
-        spanned: only written.
+    Rows (m + k + r, m) are a matrix with the quadratic form of cov, means of w, and ``void``.
     """
+    mean, variance, spanned = moments
     number, size, k = rows.shape[0], rows.shape[1], mean.shape[0]
     p, ends = np.zeros((number, _FEW)), extents(rows)
     for start in range(first, stop, _FEW):

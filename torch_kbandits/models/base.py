@@ -318,7 +318,8 @@ class FactoredGP(ObservedGP):
             return at_dictionary(observations.told(kind.of(prior, observations.inputs.flatten(0, -2)[:0])), Z)
         if Z is None:
             return PredictionStrategy.exact(kernel, *observations)
-        return PredictionStrategy.nystrom(kernel, Z, *observations, learns_residual=self.learns_residual)
+        words = kernel, Z, *observations
+        return PredictionStrategy.nystrom_with_features(*words, learns_residual=self.learns_residual)[0]
 
     def _is_plain(self) -> bool:
         """Say whether all outputs have one prior covariance, without a batch, on the CPU."""

@@ -19,7 +19,7 @@ Kind = Literal["rounds", "numbers", "dates", "dates with a time zone", "numbers 
 
 
 def read_time(time: Any) -> tuple[Kind, float]:
-    """Return the kind and the value of a number or a date, of which it is the seconds since 1970, if naive in UTC."""
+    """Return the kind and the value of a number or a date: seconds since 1970, in UTC if naive."""
     given, is_numpy = time, isinstance(time, np.datetime64)
     if is_numpy:
         time = time.astype("datetime64[us]").item()
@@ -53,12 +53,10 @@ def read_times(time: Any, number: int) -> tuple[Kind, Tensor]:
 
 
 class Clock(NamedTuple):
-    """The time of a bandit. A value: moving on gives another.
-
-    What is asked for is asked for now. A reward is of the time at which its point was played, which may lie before now.
+    """The time of a bandit, at which points are asked for; rewards may be of earlier ones. A value.
 
     Attributes:
-        now: the latest time, minus infinity before the first; dates are seconds since 1970 (if naive in UTC).
+        now: the latest time, minus infinity before the first; see ``read_time``.
         kind: what times are; None where the next one decides.
         matters: whether it matters when something is asked or told; where not, every time is refused.
     """
@@ -86,8 +84,8 @@ class Clock(NamedTuple):
         """Return the clock once rewards are told, and when their points were played, (q,); None if it does not matter.
 
         Args:
-            time: when they were played: one time for all or one for each, before now or after it, which moves now; None
-                for when they were asked for, and for what was not asked for the current time.
+            time: when they were played, one for all or one for each: a later one moves now. None: when each was asked
+                for, or now.
             round_number: the current round.
             asked: when each of q points was asked for; NaN for what was not.
         """
@@ -105,23 +103,20 @@ class Clock(NamedTuple):
         """Refuse a time of another kind than those before it."""
         if self.kind not in (None, "numbers or dates", kind):
             hint = "leave out time" if self.kind == "rounds" else "give times of one kind"
-            raise InputError(
-                f"This bandit's times are {self.kind} so far, and time={checks.shown(time)} is not: {hint}."
-            )
+            got = f"and time={checks.shown(time)} is not"
+            raise InputError(f"This bandit's times are {self.kind} so far, {got}: {hint}.")
 
     def _require_not_before(self, kind: Kind, time: float, what: str) -> None:
         if time < self.now:
-            latest, earlier = (
-                datetime.fromtimestamp(each, UTC).isoformat() if kind.startswith("dates") else f"{each:.10g}"
-                for each in (self.now, time)
-            )
-            raise InputError(f"Time must not go backwards: the latest was {latest}, {what} {earlier}.")
+            is_date = kind.startswith("dates")
+            said = [datetime.fromtimestamp(t, UTC).isoformat() if is_date else f"{t:.10g}" for t in (self.now, time)]
+            raise InputError(f"Time must not go backwards: the latest was {said[0]}, {what} {said[1]}.")
 
     def replayed(self, times: Tensor | None, told_at: Tensor | None, rounds: Tensor) -> tuple["Clock", ...]:
         """Return the clock at each round of a recorded history, given its columns (n,) or None.
 
-        Times told at that are the numbers of their rounds are taken for rounds, unless times were given already. They
-        are the latest times of play so far where they are not known.
+        Times told at are by default the latest times of play so far. If they are 0, 1, …, they are taken for rounds,
+        unless times were given already.
         """
         if not self.matters:
             return (self,) * len(rounds.unique_consecutive())

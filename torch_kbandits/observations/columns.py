@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,21 +16,19 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
 Level = str | int | float | bool
+_LEVEL = "a string, a boolean or a finite number"
 
 
 @dataclass(frozen=True)
 class Number:
     """A column of numbers, encoded as one column.
 
-    A range maps to [0, 1], linearly or in the logarithm. Values outside the range are allowed and continue the same
-    line: a context may leave the range that was expected, and kernels are defined there too.
-
     Args:
         name: of the column.
-        low: what becomes 0. Without a range a value is encoded as it is.
+        low: what becomes 0. Without a range a value is encoded as it is; values outside of it continue the same line.
         high: what becomes 1, above ``low``.
-        log: whether ratios matter rather than differences; the range, which then must be there, and all values must
-            be above 0.
+        log: whether ratios matter rather than differences: the line is one of logarithms. Then there must be a range,
+            and all is above 0.
     """
 
     name: str
@@ -49,8 +46,7 @@ class Number:
                 f"column {self.name!r} must have finite numbers low < high, above 0 if log=True, or no range and "
                 f"log=False; got low={checks.shown(self.low)}, high={checks.shown(self.high)}, log={self.log}."
             )
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        checks.keep(self, low=checks.number, high=checks.number)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,10 +99,10 @@ class Category:
 
     def __post_init__(self) -> None:
         _check(self.name, "other", self.other)
-        levels = tuple(map(_plain, _entries(f"levels of column {self.name!r}", self.levels)))
-        if wrong := [level for level in levels if not _may_be_level(level)]:
-            kinds = "strings, booleans or finite numbers"
-            raise InputError(f"levels of column {self.name!r} must be {kinds}, got {checks.describe(wrong[0])}.")
+        levels = tuple(map(checks.scalar, _entries(f"levels of column {self.name!r}", self.levels)))
+        for level in levels:
+            if not _may_be_level(level):
+                raise InputError(f"a level of column {self.name!r} must be {_LEVEL}, got {checks.describe(level)}.")
         if again := _repeated(levels) or _repeated(map(str, levels)):
             raise InputError(f"levels of column {self.name!r} must differ, also as text; these repeat: {again}.")
         object.__setattr__(self, "levels", levels)
@@ -120,16 +116,14 @@ class Category:
         """Return n values as (n, number of levels), in double precision."""
         column_of = {level: column for column, level in enumerate(self.levels)}
         block = torch.zeros(len(values), len(self.levels), dtype=torch.float64)
-        for row, value in enumerate(map(_plain, values)):
+        for row, value in enumerate(map(checks.scalar, values)):
             if not _may_be_level(value):
-                raise _refusal(self.name, row, "a string, a boolean or a finite number", value)
+                raise _refusal(self.name, row, _LEVEL, value)
             if value in column_of:
                 block[row, column_of[value]] = 1.0
             elif not self.other:
-                name = checks.nearest_name(value, self.levels, cutoff=0.0)
-                nearest = next(level for level in self.levels if str(level) == name)
-                hint = f" The nearest is {nearest!r}; add the value to levels, or set other=True."
-                raise _refusal(self.name, row, f"one of its {len(self.levels)} levels", value, hint)
+                hint = " Add the value to levels, or set other=True."
+                raise _refusal(self.name, row, f"one of its levels {checks.shown(list(self.levels))}", value, hint)
         return block
 
     def decode(self, block: Tensor) -> list[Level | None]:
@@ -142,10 +136,7 @@ class Category:
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """The columns that a row must have, and how each becomes columns of a tensor.
-
-    Rows may carry more than these columns; the others are ignored. The encoded columns are in the order of the spec,
-    whatever the order in the rows.
+    """The columns that a row must have, beside any others, and how each becomes columns of a tensor, in this order.
 
     Args:
         columns: ``Number`` and ``Category`` objects with different names, also of encoded columns.
@@ -154,11 +145,10 @@ class ColumnSpec:
     columns: Sequence[Number | Category]
 
     def __post_init__(self) -> None:
-        columns = _entries("columns", self.columns)
-        for column in columns:
+        checks.keep(self, columns=_entries)
+        for column in self.columns:
             checks.instance("each of the columns", column, (Number, Category), "a Number or Category object")
-        object.__setattr__(self, "columns", columns)
-        if again := _repeated(column.name for column in columns) or _repeated(self.names):
+        if again := _repeated(column.name for column in self.columns) or _repeated(self.names):
             raise InputError(f"columns must have different names, also once encoded; these repeat: {again}.")
 
     @property
@@ -187,7 +177,7 @@ class ColumnSpec:
         """Return the encoded columns of one column, to be the ``active_dims`` of a kernel."""
         known = [column.name for column in self.columns]
         if name not in known:
-            raise InputError(f"name must be one of the columns {known}, got {name!r}.{_did_you_mean(name, known)}")
+            raise InputError(f"name must be one of the columns {known}, got {name!r}.")
         place = known.index(name)
         return range(self.groups.index(place), self.groups.index(place) + self.groups.count(place))
 
@@ -195,8 +185,8 @@ class ColumnSpec:
         """Return rows as a tensor (n, width): a pandas DataFrame, a Series or mapping as one row, or a list of these.
 
         Raises:
-            InputError: if a column is not there or there twice, or a value is missing, infinite, not of the column's
-                kind or no level of it. The message names the column and the row, counted from 0.
+            InputError: if a column is not there once, or a value is missing, infinite, not of the column's kind or no
+                level of it. The message names the column and the row, counted from 0.
         """
         dtype = checks.precision("dtype", dtype)
         records = _records(rows, [column.name for column in self.columns])
@@ -210,8 +200,8 @@ class ColumnSpec:
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
         """Return the rows of a tensor (n, width): the inverse of ``encode`` up to rounding.
 
-        Numbers come as floats, not rounded to whole numbers. A category comes as the level that is nearest, or as None
-        where ``other=True`` and all zeros are nearer; ``encode`` refuses that None, for the value itself is lost.
+        Numbers come as floats. A category comes as the level that is nearest, or as None where ``other=True`` and all
+        zeros are nearer; ``encode`` refuses that None.
         """
         points = checks.finite("points", checks.rows("points", points, dimension=self.width))
         if points.dim() != 2:
@@ -246,18 +236,13 @@ def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
 def _check_labels(where: str, labels: list[Any], names: list[str]) -> None:
     for name in names:
         if (times := labels.count(name)) != 1:
-            got = f"it {times} times." if times else f"columns {labels}.{_did_you_mean(name, labels)}"
-            raise InputError(f"{where} must have column {name!r} once, got {got}")
-
-
-def _did_you_mean(name: object, known: list[Any]) -> str:
-    near = checks.nearest_name(name, known)
-    return "" if near is None else f" Did you mean {near!r}?"
+            got = f"it {times} times" if times else f"columns {labels}"
+            raise InputError(f"{where} must have column {name!r} once, got {got}.")
 
 
 def _refusal(column: str, row: int, expected: str, value: Any, hint: str = "") -> InputError:
     """Return the error for a value that does not belong into its column."""
-    value = _plain(value)
+    value = checks.scalar(value)
     if value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
         hint = " The value is missing: drop the row, or fill it in (in a Category, with a level of its own)."
     return InputError(f"column {column!r} must be {expected}; row {row} has {checks.describe(value)}.{hint}")
@@ -277,10 +262,6 @@ def _check(name: str, flag: str, value: bool) -> None:
     if not isinstance(name, str) or not name:
         raise InputError(f"the name of a column must be a non-empty string, got {checks.shown(name)}.")
     checks.instance(f"{flag} of column {name!r}", value, bool, "True or False")
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _as_float(value: Any) -> float:

@@ -19,7 +19,7 @@ Expert = Callable[[Tensor, float], tuple[Any, Any] | None]
 
 
 class Answers(NamedTuple):
-    """What an expert said: noisy values Y (Q,) of the current function at points X (Q, d), and variances."""
+    """What an expert said: noisy values Y (Q,) of the current function at points X (Q, d), and noise variances (Q,)."""
 
     X: Tensor
     Y: Tensor
@@ -30,21 +30,13 @@ class Answers(NamedTuple):
         """Return no answers, about points of the kind of the example (1, d)."""
         return cls(example[:0], example.new_zeros(0), example.new_zeros(0, dtype=torch.float64))
 
-    def copied(self) -> "Answers":
-        """Return a copy that shares no memory."""
-        return Answers(*(part.clone() for part in self))
-
 
 class GuardedExpert:
-    """An expert whose mistakes cost a round its answers and nothing else.
-
-    A failure is an exception, or answers of a wrong kind or shape, that are not finite, or of a negative variance. Each
-    kind of failure draws one ``ExpertWarning``; ``num_failures`` counts all calls that failed, ``num_late`` those that
-    were answered by None, "not yet", and ``num_questions`` the points asked about, answered or not.
+    """An expert whose mistakes cost a round its answers and nothing else, and one ``ExpertWarning`` for each kind.
 
     Args:
-        expert: see ``Expert``.
-        max_questions: how many points it may be asked about in all, answered or not; None for any number.
+        expert: see ``Expert``. ``num_failures`` counts calls that failed, ``num_late`` those answered by None.
+        max_questions: how many points it may be asked about in all (``num_questions``); None for any number.
     """
 
     def __init__(self, expert: Expert, max_questions: int | None = None) -> None:
@@ -64,22 +56,23 @@ class GuardedExpert:
 
     def answers(self, X: Tensor, time: float) -> Answers:
         """Return what the expert says about points X (Q, d), Q >= 1, now; no answers if it fails or says "not yet"."""
-        fault, answers, given = "", None, None
+        fault, given = "", None
         try:
             given = self._expert(X.clone(), time)
         except Exception as error:
             fault = f"The expert raised {type(error).__name__}: {error}"
+        self.num_questions += len(X)
         try:
-            answers = None if given is None else _checked(given, X)
+            if given is not None:
+                return _checked(given, X)
         except InputError as error:
             fault = str(error).removesuffix(".")
-        self.num_questions += len(X)
         if fault:
             self.num_failures += 1
             self._warn(fault)
-        elif answers is None:
+        else:
             self.num_late += 1
-        return Answers.none(X) if answers is None else answers
+        return Answers.none(X)
 
     def counts(self) -> dict[str, int]:
         """Return what was counted, by name."""

@@ -23,8 +23,8 @@ class History(NamedTuple):
         times: (n,) when the point of each was played, in double precision, in any order; None without a clock.
         outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
             where no outcome is declared.
-        told_at: (n,) when each was told, in double precision, not before it was played; None without a clock, or for
-            rewards told in the order played, when their points were.
+        told_at: (n,) when each was told, in double precision, not before it was played; None without a clock, or where
+            rewards were told in the order played, when their points were.
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
     """
 
@@ -81,15 +81,20 @@ def checked_history(
 ) -> History:
     """Return a copy of a recorded history, its columns checked as if it was told to a bandit.
 
-    That has points of the kind of the example (1, d), so many stages and outcomes, and maybe a clock, or points that
-    know the time and so are in double precision.
+    That has points of the kind of the example (1, d), and maybe a clock, or points that know the time, in float64.
     """
     _check_columns(history)
     X = history.X.to(example.device, torch.float64 if dated else None, copy=True)
     X = checks.points("history.X", X, dimension=example.shape[-1], like=example)
-    missing = history.Y.isnan() if history.Y.is_floating_point() else torch.zeros_like(history.Y, dtype=torch.bool)
+    missing = history.Y.isnan()
     Y = rewards(history.Y.masked_fill(missing, 0.0), X).masked_fill_(missing.to(X.device), math.nan)
-    stages, outcomes, failed = checked_stages(history.stages, X, num_stages), history.outcomes, history.failed
+    outcomes, failed = history.outcomes, history.failed
+    stages = None if num_stages == 0 else history.rounds.new_zeros(len(X), device="cpu")  # none are known
+    if stages is not None and history.stages is not None:
+        stages = history.stages.clone()
+        if stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
+            got = stages.tolist()[:10]
+            raise InputError(f"history.stages must be whole numbers from 0 to {num_stages}, got {got}.")
     if (0 if outcomes is None else outcomes.shape[-1]) != num_outcomes:
         got = "none" if outcomes is None else checks.describe(outcomes)
         raise InputError(f"The history must have {num_outcomes} outcome(s) of each play, got {got}.")
@@ -119,11 +124,10 @@ def _check_columns(history: Any) -> None:
         if column.dim() != (2 if name in ("X", "outcomes") else 1) or len(column) != len(history.rounds):
             got = f"{name} as {checks.describe(column)} and {len(history.rounds)} rounds"
             raise InputError(f"The history must have a row for each of its rewards; got {got}.")
+        if name in ("times", "told_at"):
+            checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", column))
     if history.rounds.dtype != torch.long or bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must be whole numbers and must not decrease.")
-    for name, times in (("times", history.times), ("told_at", history.told_at)):
-        if times is not None:
-            checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", times))
     if history.told_at is None:
         return
     steps = history.told_at.diff()
@@ -133,32 +137,13 @@ def _check_columns(history: Any) -> None:
         raise InputError("The points of a history must have been played before or when their rewards were told.")
 
 
-def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
-    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages."""
-    if num_stages == 0:
-        return None
-    if stages is None:
-        return torch.zeros(len(X), dtype=torch.long)
-    if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
-        got = f"{checks.describe(stages)}: {stages.tolist()[:10]}"
-        raise InputError(
-            f"stages must be a whole number from 0 to {num_stages} for each of {len(X)} point(s), got {got}."
-        )
-    return stages.clone()
-
-
 def rewards(y: Any, X: Tensor) -> Tensor:
     """Return rewards (q,) of the points X (q, d), converted to their kind; y is (q,), (q, 1), or () if q = 1."""
-    given = checks.real_numbers("y", y)
-    if isinstance(given, Tensor) and given.dtype == X.dtype:
-        Y = checks.finite("y", given.detach().cpu()).clone()
-    else:
-        values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
-        Y = checks.finite("y", values).to(X.dtype)
-        if Y is not values and not checks.all_finite(Y):
-            largest = torch.finfo(X.dtype).max
-            got = float(values[~torch.isfinite(Y)][0])
-            raise InputError(f"y must be within ±{largest:.3g}, the range of the points' {X.dtype}; got {got!r}.")
+    values = checks.finite("y", torch.as_tensor(checks.real_numbers("y", y)).cpu())
+    Y = values.to(X.dtype, copy=True)
+    if Y.dtype != values.dtype and not checks.all_finite(Y):
+        largest, got = torch.finfo(X.dtype).max, float(values[~torch.isfinite(Y)][0])
+        raise InputError(f"y must be within ±{largest:.3g}, the range of the points' {X.dtype}; got {got!r}.")
     return _one_for_each("y", Y, len(X))
 
 
@@ -172,37 +157,41 @@ def _one_for_each(name: str, values: Tensor, number: int) -> Tensor:
 
 def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
     """Return rewards (q,) of the points X (q, d), NaN of those that failed, where y may have None or NaN."""
-    lost, Y = _which(failed, len(X)), X.new_full((len(X),), torch.nan)
+    lost = torch.tensor(_which(failed, len(X)), dtype=torch.bool)
     if y is None:
-        if all(lost):
-            return Y
+        if lost.all():
+            return X.new_full((len(X),), math.nan)
         raise InputError("y is missing: give a reward for each point, tell(x, y), tell(ids=ids, y=y) or failed=True.")
-    if not any(lost):
+    if not lost.any():
         return rewards(y, X)
-    listed = checks.listed("y", y)
-    given = listed if isinstance(listed, (list, tuple)) else [listed]
-    given = [each[0] if isinstance(each, (list, tuple)) and len(each) == 1 else each for each in given]
-    if len(given) != len(X):
-        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
-    for row, reward in enumerate(given):
-        if not lost[row]:
-            Y[row] = rewards(reward, X[row : row + 1])[0]
-        elif not (reward is None or (isinstance(reward, float) and reward != reward)):
-            hint = "leave out y, or say None or NaN for it, or failed=False"
-            raise InputError(f"A play that failed has no reward: {hint}; got {checks.shown(reward)}.")
-    return Y
+    given = checks.listed("y", y)
+    if isinstance(given, (list, tuple)):
+        given = [each[0] if isinstance(each, (list, tuple)) and len(each) == 1 else each for each in given]
+    Y = _one_for_each("y", _numbers("y", given), len(X))
+    if len(more := Y[lost & ~Y.isnan()]):
+        hint = "leave out y, or say None or NaN for it, or failed=False"
+        raise InputError(f"A play that failed has no reward: {hint}; got {more[0].item()!r}.")
+    told = X.new_full((len(X),), math.nan)
+    told[~lost] = rewards(Y[~lost], X[~lost])
+    return told
 
 
 def _which(failed: Any, number: int) -> list[bool]:
     """Return which of so many plays failed, (q,)."""
-    if isinstance(failed, (bool, np.bool_)):
-        return [bool(failed)] * number
     given = checks.listed("failed", failed)
+    given = [given] * number if isinstance(given, bool) else given
     given = [checks.scalar(each) for each in given] if isinstance(given, (list, tuple)) else [None]
     if not all(isinstance(each, (bool, np.bool_)) for each in given) or len(given) != number:
         hint = f"True or False, or one for each of the {number} point(s)"
         raise InputError(f"failed must be {hint}, got {checks.describe(failed)}.")
-    return [bool(each) for each in given]
+    return list(map(bool, given))
+
+
+def _numbers(name: str, values: Any) -> Tensor:
+    """Return numbers in double precision, NaN for None."""
+    if isinstance(values, (list, tuple)):
+        values = [math.nan if each is None else each for each in values]
+    return torch.as_tensor(checks.real_numbers(name, values)).to("cpu", torch.float64)
 
 
 def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor) -> Tensor | None:
@@ -221,10 +210,7 @@ def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor
     columns = list[Tensor]()
     for name in names:
         values = given.get(name)
-        values = X.new_full((len(X),), math.nan) if values is None else values
-        if isinstance(values, (list, tuple)):
-            values = [math.nan if each is None else each for each in values]
-        column = torch.as_tensor(checks.real_numbers(f"outcome {name!r}", values)).to("cpu", torch.float64)
+        column = _numbers(f"outcome {name!r}", X.new_full((len(X),), math.nan) if values is None else values)
         converted = column.to(X.dtype)
         if bool((converted.isinf() | (converted.isnan() & ~column.isnan())).any()):
             raise InputError(f"outcome {name!r} must be a finite number within the range of {X.dtype}, or NaN.")

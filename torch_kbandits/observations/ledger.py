@@ -36,24 +36,20 @@ class Pending(NamedTuple):
     times: tuple[float, ...]
     stages: Tensor | None = None
 
-    def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
-        """Return which row each row of ``told`` (q, d) is from column ``first`` on, of equal ones the first; or -1."""
-        if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
-            return list(range(len(self.ids)))
-        left, rows = list(range(len(self.ids))), [-1] * len(told)
+    def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
+        """Return points told (q, d) as nobody else has them, and which row each is from column ``first`` on; or -1.
+
+        Of equal rows it is the first that is left.
+        """
+        every = list(range(len(self.ids)))
+        if torch.equal(self.points[:, first:], told[:, first:]) if first else torch.equal(self.points, told):
+            return told.detach().clone() if first else self.points, every
+        left, rows = [*every], [-1] * len(told)
         for place, row in enumerate(told[:, first:] if left else ()):
             matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
             if len(matches):
                 rows[place] = left.pop(int(matches[0]))
-        return rows
-
-    def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
-        """Return points told (q, d) as nobody else has them, and their ``rows_of``; the points asked for if all."""
-        if not first and torch.equal(self.points, told):
-            return self.points, list(range(len(self.ids)))
-        rows = self.rows_of(told, first)
-        is_all = not first and rows == list(range(len(self.ids)))
-        return self.points if is_all else told.detach().clone(), rows
+        return told.detach().clone(), rows
 
     def without_rows(self, rows: Sequence[int]) -> "Pending":
         """Return the points without some rows; -1 stands for none."""
@@ -67,8 +63,8 @@ class Pending(NamedTuple):
         return Pending(self.points[left], ids, times, None if self.stages is None else self.stages[left])
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
-        """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``rows_of``."""
-        return self.without_rows(self.rows_of(told, first))
+        """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``found``."""
+        return self.without_rows(self.found(told, first)[1])
 
     def times_of(self, rows: Sequence[int]) -> list[float]:
         """Return when points were asked for, given their rows; NaN for -1."""
@@ -83,8 +79,8 @@ class Pending(NamedTuple):
         is_stale = len(self.ids) == len(remaining.ids) >= _STALE_POINTS
         if is_stale:
             message = (
-                f"What was told is not among the {len(remaining.ids)} pending points: they make every ask slower and "
-                "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
+                f"What was told is not among the {len(self.ids)} pending points: they make every ask slower and keep "
+                "the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
                 "evaluated, or ask(remember=False) if nothing is evaluated in parallel."
             )
             warnings.warn(message, KernelBanditWarning, stacklevel)
@@ -97,7 +93,7 @@ class Ledger:
 
     Attributes:
         told: what was told, in order, in parts.
-        held: told, and kept aside by the batch rule.
+        held: the last of it, which the batch rule keeps aside.
         pending: points asked for and not yet told.
         num_asked: how many points were ever asked for.
         num_observations: how many rewards were ever told.
@@ -132,11 +128,6 @@ class Ledger:
     def num_learned(self) -> int:
         """How many rewards were learned, those forgotten since included."""
         return self.num_observations - sum(len(held.X) for held in self.held) if self.held else self.num_observations
-
-    @property
-    def restarted(self) -> Self:
-        """This ledger with all that was told so far forgotten."""
-        return replace(self, held=(), num_forgotten=self.num_observations)
 
     @property
     def in_one_part(self) -> Self:
@@ -202,8 +193,8 @@ class Expiry:
     """Points that are pending for too long are given up at the next call of ``ask``, ``mark_pending`` or ``tell``.
 
     Args:
-        after: the age at which a point is given up, above 0, in the units of the bandit's time: rounds unless times are
-            given, of dates seconds.
+        after: the age at which a point is given up, above 0: in rounds or, where times are given, in their units, of
+            dates in seconds.
         then: "drop": as if it was forgotten; "fail": as if it was told that it failed, in a round of its own.
     """
 
@@ -216,7 +207,7 @@ class Expiry:
 
     @classmethod
     def of(cls, word: Any) -> Self | None:
-        """Return the expiry that an argument ``expire_after`` stands for: an age means that points are dropped then."""
+        """Return the expiry that an argument ``expire_after`` stands for: an age means that points are dropped."""
         return word if word is None or isinstance(word, cls) else cls(checks.positive("expire_after", word))
 
     def rows(self, pending: Pending, now: float) -> list[int]:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
-from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.observations import Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import NO_UPDATE, Column, Features, Table, Update
 
@@ -23,22 +24,16 @@ Array = NDArray[Any]
 
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
-
 #: What of a prior variance rounding may take from it at most.
 _NEGATIVE = 1e-6
-
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
-
 #: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
 _WORST = 1e-8
-
 #: That of kernel values.
 _EPS = 2.0**-50
-
 #: Rewards add to the precision 1 of a coordinate; what comes out below this has lost its digits.
 _LEAST = 0.999
-
 #: A point of the dictionary that has no coordinate, since the others span it.
 _SPANNED = -2
 
@@ -66,45 +61,31 @@ class DictionaryPosterior(Posterior):
     Cost: O(m²) for a reward, O(u m + m²) for a point that joins, leaves or comes back; one read of the arms' features.
 
     Attributes:
-        place_in_basis: the coordinate of each known point, (u,), −1 for none, −2 for one of the dictionary that the
-            others span.
-        active: which of the basis are in the dictionary, (m,).
-        void: orthonormal directions that the dictionary does not span, (r, m).
+        active: which of the basis are in the dictionary, (m,); of ``place_in_basis`` −2 is one of it that the others
+            span.
         errors: about how far off rounding has made each coordinate, (m,).
         known: the known points, whose features are always kept up to date; their moments only if ``follows``.
         follows: whether these are.
         full_at: the size from which on the residual is learned; None for none.
     """
 
-    place_in_basis: Places
     active: NDArray[np.bool_]
-    void: Array
     errors: Array
     known: Table
     follows: bool
     full_at: int | None
 
     @classmethod
-    def of(
-        cls,
-        prior: Prior,
-        example: Tensor,
-        arms: Arms | None = None,
-        *,
-        follows: bool = False,
-        full_at: int | None = None,
-    ) -> Self:
-        """Return the posterior before any reward, with no dictionary; see ``ExactPosterior.of``."""
-        number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
-        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
-        known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
-        off = np.empty(0, np.bool_), none, np.empty(0)
-        start = prior, told, nothing, none, gaussian, arms, 0, NO_UPDATE
-        return cls(*start, nothing, *off, known, follows, full_at)
+    def of(cls, prior: Prior, example: Tensor, arms: Arms | None = None, **words: Any) -> Self:
+        """Return the posterior before any reward, with no dictionary; ``words`` are attributes."""
+        known = Table.of(Features.none(0, example.double()), np.empty(0), np.empty((len(prior.means), 0)))
+        start = {"active": np.empty(0, np.bool_), "errors": np.empty(0), "follows": False, "full_at": None}
+        return cls._before_rewards(prior, example, arms, known=known, **start | words)
 
-    def _with_points(self, after: Self, X: Tensor) -> Self:
-        z, known, number = self.coordinates(X).T, self.known, len(X)
-        prior, expected = after.told.prior.array, after.told.expected.array.T
+    @override
+    def _knowing_last(self, X: Tensor) -> Self:
+        z, known, number, told = self.coordinates(X).T, self.known, len(X), self.told
+        prior, expected = told.prior.array, told.expected.array.T
         moments = known.mean, known.variance, known.spanned
         if self.follows:
             expected = np.ascontiguousarray(expected)
@@ -112,8 +93,7 @@ class DictionaryPosterior(Posterior):
             new = new.refitted(self.gaussian, self.void)
             pairs = zip(moments, (new.mean, new.variance, new.spanned), strict=True)
             moments = [np.concatenate(pair, -1) for pair in pairs]
-        known = Table(known.features.with_rows(z), prior, expected, *moments)
-        return changed(after, known=known, place_in_basis=np.concatenate((self.place_in_basis, np.full(number, -1))))
+        return changed(self, known=Table(known.features.with_rows(z), prior, expected, *moments))
 
     # ---------------------------------------------------------------- the dictionary
 
@@ -137,10 +117,7 @@ class DictionaryPosterior(Posterior):
     def at_dictionary(self, places: Places, *, settles: bool = True, refits: bool = True) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
 
-        Args:
-            places: (m,).
-            settles: whether the arms follow at once; else with what is ``learned`` next.
-            refits: whether the posterior is that of the rewards at once; where not, ``learned`` must come next.
+        Unless it settles the arms follow with what is ``learned`` next; unless it refits that must come next.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -158,23 +135,18 @@ class DictionaryPosterior(Posterior):
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places, refits=refits)
+        after, moves = self, list[Move]()
         try:
-            after = self._changed(leaves, back, joining)
+            for i in leaves:
+                after = after._retired(int(i), moves)
+            for i in back:
+                after = after._activated(int(i), moves)
+            after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
+            for place in joining:
+                after = after._extended(int(place))
         except _RoundingError:
             return self._rebuilt(places, refits=refits)
         return after._settled() if settles else after._checked()
-
-    def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
-        """Return the posterior once some of the basis leave or come back, and known points join; arms are to follow."""
-        after, moves = self, list[Move]()
-        for i in leaves:
-            after = after._retired(int(i), moves)
-        for i in back:
-            after = after._activated(int(i), moves)
-        after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
-        for place in joining:
-            after = after._extended(int(place))
-        return after
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
@@ -184,8 +156,7 @@ class DictionaryPosterior(Posterior):
         if not self.follows:
             return after
         values = self._between_known(update.columns[0].place)[None] if update.columns else None
-        known = before.known.followed(update, values)
-        return changed(after, known=known)
+        return changed(after, known=before.known.followed(update, values))
 
     def _between_known(self, place: int) -> Array:
         """Return the kernel values of the known points and one of them, (u,)."""
@@ -208,7 +179,7 @@ class DictionaryPosterior(Posterior):
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
         corner, at, unit = math.sqrt(rest), self.place_in_basis.copy(), np.zeros(m + 1)
-        if error / corner > _WORST and bool((np.abs(z) > 10.0 * np.abs(self._corners)).any()):
+        if error / corner > _WORST and bool((np.abs(z * self.white.diagonal()) > 10.0).any()):
             raise _RoundingError  # another order is needed
         at[place], unit[m] = m, 1.0
         column = Column(place, z, corner)
@@ -233,11 +204,6 @@ class DictionaryPosterior(Posterior):
         after = after._activated(m, moves, seen)
         return changed(after._follow(self, Update((column,), tuple(moves))), num_changes=self.num_changes + 2)
 
-    @property
-    def _corners(self) -> Array:
-        """What each point of the basis added when it joined, (m,)."""
-        return 1.0 / self.white.diagonal()
-
     def _retired(self, place: int, moves: list[Move]) -> Self:
         """Return the posterior once a point of the basis leaves the dictionary; its moves are added to a list."""
         n = self.white[:, place]
@@ -259,10 +225,7 @@ class DictionaryPosterior(Posterior):
     def _activated(self, place: int, moves: list[Move], seen: Any = None) -> Self:
         """Return the posterior once a point of the basis is in the dictionary; its moves are added to a list.
 
-        Args:
-            place: in the basis.
-            moves: so far.
-            seen: features of the known points, (u, m); None for those that are kept.
+        ``seen`` are the features of the known points, (u, m); None for those that are kept.
         """
         seen, told, noise = self.known.features.known if seen is None else seen, self.told, self.prior.noise
         share = self.void @ seen[self.basis[place]]
@@ -290,8 +253,8 @@ class DictionaryPosterior(Posterior):
     # ---------------------------------------------------------------- telling
 
     @np.errstate(all="ignore")  # whether all is finite is checked
+    @override
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return the posterior once more counts of some points, or less; the dictionary stays."""
         told, noise = self.told.told(places, counts, sums), self.prior.noise
         if len(places) > 4 + self.size // 4 or self.num_changes + len(places) > CHECK:
             return changed(self, told=told).refitted()
@@ -307,8 +270,8 @@ class DictionaryPosterior(Posterior):
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
         return after._follow(self, Update((), tuple(moves)))._settled()
 
+    @override
     def without_forgotten(self) -> tuple[Self, Places]:
-        """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
         kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
         told, moved = self.told.kept(kept)
         features, parts = known.features.known[kept], [known.mean, known.variance, known.spanned]
@@ -317,28 +280,23 @@ class DictionaryPosterior(Posterior):
         words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
         return changed(self, told=told, known=known, **words), moved
 
+    @override
     def reweighted(self, counts: Array, sums: Array) -> Self:
-        """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
         return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
 
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise = self.told, self.prior.noise
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
-        arms, known = self.arms, self.known
+        arms, known, new = self.arms, self.known, self._points_of(self.waiting)
         if arms is not None:
-            new = self._points_of(self.waiting)
-            arms = arms if new is None else arms.followed(self.waiting, new)
-            arms = arms.refitted(gaussian, self.void)
+            arms = (arms if new is None else arms.followed(self.waiting, new)).refitted(gaussian, self.void)
         if self.follows:
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
     def _rebuilt(self, places: Places, *, refits: bool) -> Self:
-        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²).
-
-        Unless it refits only coordinates are, and the rest with what is learned next.
-        """
+        """Return the posterior at another dictionary, (m,); moments only if it refits. Cost: O((A + u) m²)."""
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
@@ -360,22 +318,14 @@ class DictionaryPosterior(Posterior):
         after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
         return after.refitted() if refits else after
 
-    # ---------------------------------------------------------------- what is not spanned
-
     @property
+    @override
     def learns_residual(self) -> bool:
-        """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
-        return self.full_at is not None and self._dictionary_size >= self.full_at
+        if self.full_at is None:
+            return False
+        return bool(np.count_nonzero(self.active) + np.count_nonzero(self.place_in_basis == _SPANNED) >= self.full_at)
 
-    @property
-    def _dictionary_size(self) -> int:
-        return int(np.count_nonzero(self.active)) + int(np.count_nonzero(self.place_in_basis == _SPANNED))
-
-    def inside(self, z: Array) -> Array:
-        """Return coordinates (m, q) projected on what the dictionary spans."""
-        return z - self.void.T @ (self.void @ z) if len(self.void) else z
-
-    # ---------------------------------------------------------------- draws and played points
+    # ---------------------------------------------------------------- what confidence widths and draws read
 
     def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
@@ -394,8 +344,6 @@ class DictionaryPosterior(Posterior):
         if self.follows:
             return self.known.mean
         return self.known.expected + self.gaussian.mean @ self.known.features.known.T
-
-    # ---------------------------------------------------------------- what confidence widths read
 
     def effective_dimension(self) -> float:
         """Return Σ_s τ̃(x_s) over what was told. Cost: O(m), and O(u m) for the projection error."""

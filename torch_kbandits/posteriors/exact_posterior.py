@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
@@ -17,17 +18,15 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
-from torch_kbandits.posteriors.table import NO_UPDATE, Column, Update
+from torch_kbandits.posteriors.table import Column, Update
 
 Array = NDArray[Any]
 
 #: A point told again has nearly no noise of what it had, as after it was all but forgotten, if its variance given the
 #: others falls below this share of what it was: then it leaves and joins, so that no digits are lost.
 _LEAST = 0.01
-
 #: Of what a point tells, given the others, at least this share is left as it ages; else all is computed afresh.
 _KEPT = 1e-6
-
 #: Observations of less weight than this tell nothing: its noise variance would overflow.
 _LEAST_COUNT = 1e-100
 
@@ -44,32 +43,20 @@ class ExactPosterior(Posterior):
       B −= Δ/(1 + Δ a) Bq(Bq)ᵀ. It leaves for Δ → ∞; its coordinate stays until more than half of them are such.
 
     Cost: O(m²) for a point told or downdated, and one read of the arms' features; O(m³ + A m²) for all afresh.
-
-    Attributes:
-        place_in_basis: the coordinate of each known point, (u,), −1 for none.
     """
-
-    place_in_basis: Places
 
     @classmethod
     def of(cls, prior: Prior, example: Tensor, arms: Arms | None = None) -> Self:
-        """Return the posterior before any reward.
+        """Return the posterior before any reward, of points like the example (0, d), and arms in no coordinates."""
+        return cls._before_rewards(prior, example, arms)
 
-        Args:
-            prior: of the function.
-            example: no points, (0, d), of the dtype that they have.
-            arms: that follow, in no coordinates.
-        """
-        number, nothing = len(prior.means), np.empty(0, np.int64)
-        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
-        return cls(prior, told, nothing, np.empty((0, 0)), gaussian, arms, 0, NO_UPDATE, nothing)
-
-    def _with_points(self, after: Self, X: Tensor) -> Self:
-        return changed(after, place_in_basis=np.concatenate((self.place_in_basis, np.full(len(X), -1))))
+    @override
+    def _knowing_last(self, X: Tensor) -> Self:
+        return self
 
     @np.errstate(all="ignore")  # whether all is finite is checked
+    @override
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return the posterior once more counts of some points, or less; see ``Posterior``."""
         told = self.told.told(places, counts, sums)
         live, after, each, new = int(np.count_nonzero(self.place_in_basis >= 0)), self, places, places[:0]
         if self.arms is None and len(places) > 1:
@@ -151,8 +138,8 @@ class ExactPosterior(Posterior):
         gaussian, basis = Gaussian(np.hstack((mean, step)), wider, log_det), np.concatenate((self.basis, places))
         return changed(self, basis=basis, white=white, gaussian=gaussian, place_in_basis=at)
 
+    @override
     def without_forgotten(self) -> tuple[Self, Places]:
-        """Return the posterior that knows no points of which nothing counts; see ``Posterior``."""
         told, moved = self.told.kept(self.told.counts > 0.0)
         return changed(self, told=told).refitted(), moved
 
@@ -188,7 +175,7 @@ class ExactPosterior(Posterior):
         log_det = self.gaussian.log_det + 2.0 * np.log(factor.diagonal() / scale).sum()
         log_det += np.log(share * before[grows]).sum()
         gaussian = Gaussian((rest - cov @ rest).T, cov, log_det)
-        arms = None if self.arms is None else self.arms.refitted(gaussian, np.empty((0, self.size)))
+        arms = None if self.arms is None else self.arms.refitted(gaussian, self.void)
         return changed(told, gaussian=gaussian, place_in_basis=at, arms=arms)._checked()
 
     def refitted(self) -> Self:
@@ -202,33 +189,16 @@ class ExactPosterior(Posterior):
         white = lower_inverse(factor)
         mean = (told.sums[:, basis] / told.counts[basis]) @ white.T
         log_det = 2.0 * np.log(factor.diagonal()).sum() - np.log(own).sum()
-        after = changed(
-            self,
-            basis=basis,
-            place_in_basis=at,
-            white=white,
-            gaussian=Gaussian(mean, np.zeros((m, m)), log_det),
-            num_changes=0,
-        )
-        if self.arms is not None:
-            arms = self.arms.rewritten(points, white).refitted(after.gaussian, np.empty((0, m)))
-            after = changed(after, arms=arms)
-        return after._checked()
+        gaussian, arms = Gaussian(mean, np.zeros((m, m)), log_det), self.arms
+        arms = None if arms is None else arms.rewritten(points, white).refitted(gaussian, self.void)
+        words = {"basis": basis, "place_in_basis": at, "white": white, "num_changes": 0}
+        return changed(self, gaussian=gaussian, arms=arms, **words)._checked()
 
-    @property
-    def learns_residual(self) -> bool:
-        """Whether a residual is learned: there is none."""
-        return False
-
-    def inside(self, z: Array) -> Array:
-        """Return coordinates (m, q) as they are."""
-        return z
-
-    # ---------------------------------------------------------------- what confidence widths read
-
-    def _alpha(self) -> Array:
-        """Return (K + S)⁻¹ times the rewards of the points that count, (k, u)."""
-        return self.gaussian.mean @ self.white[:, self.place_in_basis[self.place_in_basis >= 0]]
+    def _fitted(self) -> tuple[NDArray[np.bool_], Array, Array]:
+        """Return which known points count, α = (K + S)⁻¹ y of rewards y less prior means there, (k, n), and y − S α."""
+        live, told = self.place_in_basis >= 0, self.told
+        alpha, counts = self.gaussian.mean @ self.white[:, self.place_in_basis[live]], told.counts[live]
+        return live, alpha, told.sums[:, live] / counts - self.prior.noise / counts * alpha
 
     def effective_dimension(self) -> float:
         """Return Σ_s τ(x_s) over what was told: tr K (K + S)⁻¹. Cost: O(u m²)."""
@@ -243,12 +213,15 @@ class ExactPosterior(Posterior):
 
     def mean_norm(self, column: int) -> float:
         """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(u m²)."""
-        live = self.place_in_basis >= 0
-        counts = self.told.counts[live]
-        alpha = self._alpha()[column]
-        return math.sqrt(max(alpha @ (self.told.sums[column, live] / counts - self.prior.noise / counts * alpha), 0.0))
+        _, alpha, values = self._fitted()
+        return math.sqrt(max(alpha[column] @ values[column], 0.0))
 
-    # ---------------------------------------------------------------- draws and played points
+    def told_means(self) -> Array:
+        """Return posterior means of the known points that count, and prior ones of others, (k, u). Cost: O(u m)."""
+        mean = self.told.expected.array.T.copy()
+        live, _, values = self._fitted()
+        mean[:, live] += values
+        return mean
 
     def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
@@ -259,12 +232,3 @@ class ExactPosterior(Posterior):
         normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
         w = self.white[:, self.place_in_basis[order]] @ (prior_at(order) + np.sqrt(noise) * normals)
         return self.gaussian.cov @ w - w
-
-    def told_means(self) -> Array:
-        """Return posterior means of the known points that count, and prior ones of others, (k, u). Cost: O(u m)."""
-        live, told = self.place_in_basis >= 0, self.told
-        mean = told.expected.array.T.copy()
-        counts = told.counts[live]
-        alpha = self._alpha()
-        mean[:, live] += told.sums[:, live] / counts - self.prior.noise / counts * alpha
-        return mean

@@ -19,15 +19,10 @@ _SMALL = 96
 
 
 class Move(NamedTuple):
-    """A change of rank one: of the covariance by scale row rowᵀ, of the means by step row.
+    """A change of rank one: of the covariance by scale row rowᵀ, of the means by step (k,) row (m,).
 
-    At a point of coordinates z the variance changes by scale (rowᵀz)², and means by step rowᵀz.
-
-    Attributes:
-        row: (m,).
-        scale: a number.
-        step: (k,).
-        span: by span (rowᵀz)² changes what the dictionary spans of a prior variance.
+    At a point of coordinates z the variance changes by scale (rowᵀz)², means by step rowᵀz, and by span (rowᵀz)² what
+    the dictionary spans of a prior variance.
     """
 
     row: Array
@@ -50,18 +45,10 @@ class Gaussian(NamedTuple):
     log_det: float
 
     @classmethod
-    def prior(cls, number: int) -> "Gaussian":
-        """Return the Gaussian of so many numbers in no coordinates."""
-        return cls(np.empty((number, 0)), np.empty((0, 0)), 0.0)
-
-    @classmethod
     def given(cls, features: Array, precisions: Array, sums: Array) -> "Gaussian":
-        """Return the Gaussian given observations of zᵀw, all at once. Cost: O(n m² + m³).
+        """Return the Gaussian given observations of zᵀw, all at once, from z of each, (n, m). Cost: O(n m² + m³).
 
-        Args:
-            features: z of each, (n, m).
-            precisions: one over the noise variance of each, (n,).
-            sums: what was observed less the prior mean, over its noise variance, (k, n).
+        ``precisions`` (n,) are one over noise variances, ``sums`` (k, n) that times what was observed less prior means.
         """
         precision = np.eye(features.shape[1]) + (features.T * precisions) @ features
         factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
@@ -91,10 +78,7 @@ class Gaussian(NamedTuple):
     def observed(self, z: Array, rest: Array, noise: float) -> tuple[Move, float]:
         """Return the change by an observation of zᵀw, and by which factor det V grows: below 0 it is impossible.
 
-        Args:
-            z: coordinates of its point, (m,).
-            rest: what was observed less the prior mean, (k,).
-            noise: its variance; negative to take an observation back.
+        The rest (k,) is what was observed less prior means. To take it back, the noise variance is negative.
         """
         row, at = np.empty_like(z), np.empty_like(rest)
         spread = noise + gaussian_loops.observed(self.mean, self.cov, z, row, at)

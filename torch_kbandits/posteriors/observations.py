@@ -42,11 +42,8 @@ class Observations:
     @classmethod
     def none(cls, example: Tensor, number: int) -> Self:
         """Return no points of the kind of an example (0, d), of which so many numbers are told."""
-        nothing = np.empty(0)
-        return cls(
-            Rows(example[:0]), RowIndex.of({}), Rows(nothing), Rows(np.empty((0, number))), nothing,
-            np.empty((number, 0)),
-        )  # fmt: skip
+        none, expected = np.empty(0), np.empty((0, number))
+        return cls(Rows(example[:0]), RowIndex.of({}), Rows(none), Rows(expected), none, expected.T)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -90,13 +87,7 @@ class Observations:
         )
 
     def told(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return them once more is told of some points, each once; less where counts (q,) are negative.
-
-        Args:
-            places: (q,).
-            counts: (q,).
-            sums: (k, q).
-        """
+        """Return them once more is told of points, each once, with sums (k, q); less where counts (q,) are negative."""
         after = changed(self, counts=self.counts.copy(), sums=self.sums.copy())
         gaussian_loops.count(places, counts, sums, after.counts, after.sums)
         return after

@@ -27,19 +27,13 @@ class Pending:
 
     Attributes:
         posterior: without them.
-        points: P, (l, d).
-        own: z − cov z of each, (m, l).
-        inside: z projected on what the dictionary spans, (m, l).
-        roots: of the share of its residual variance that is left, (l,); see ``residual_share``.
+        pending: P.
         factor: C, (l, l).
         taken: F at the arms, (l, A); None without arms.
     """
 
     posterior: Posterior
-    points: Tensor
-    own: Array
-    inside: Array
-    roots: Array
+    pending: Points
     factor: Array
     taken: Any
 
@@ -47,31 +41,25 @@ class Pending:
     def none(cls, posterior: Posterior) -> Self:
         """Return a posterior with nothing pending."""
         none, arms = np.empty((posterior.size, 0)), posterior.arms
-        taken = None if arms is None else arms.untaken
-        return cls(posterior, posterior.told.points[:0], none, none, np.empty(0), np.empty((0, 0)), taken)
+        pending = Points(posterior.told.points[:0], none, np.empty(0), none, posterior.gaussian.cov)
+        return cls(posterior, pending, np.empty((0, 0)), None if arms is None else arms.untaken)
 
     def given(self, point: Tensor, times: int = 1) -> Self:
         """Return it with a point (1, d) pending, so many times. Cost: O(m² + l m), and one read of the arms."""
-        posterior = self.posterior
-        at = posterior.at(point)
-        below = self._taken_of(at)
-        own, inside = at.own, posterior.inside(at.z)
-        roots = posterior.residual_roots(at)
-        noise = posterior.prior.noise / times
-        corner = float(np.sqrt(max(posterior.variance_at(at)[0] - below[:, 0] @ below[:, 0], 0.0) + noise))
-        after = changed(
-            self,
-            points=torch.cat([self.points, point]),
-            own=np.hstack((self.own, own)),
-            inside=np.hstack((self.inside, inside)),
-            roots=np.append(self.roots, roots),
-            factor=bordered(self.factor, below[:, 0], corner),
-        )
-        arms = posterior.arms
+        posterior, (X, z, prior, own, cov) = self.posterior, self.pending
+        at, arms = posterior.at(point), posterior.arms
+        below = self._taken_of(at)[:, 0]
+        left = max(posterior.variance_at(at)[0] - below @ below, 0.0)
+        corner = float(np.sqrt(left + posterior.prior.noise / times))
+        z, prior, own = np.hstack((z, at.z)), np.append(prior, at.prior), np.hstack((own, at.own))
+        pending = Points(torch.cat([X, point]), z, prior, own, cov)
+        after = changed(self, pending=pending, factor=bordered(self.factor, below, corner))
         if arms is None:
             return after
-        learned = (inside[:, 0], float(roots[0])) if posterior.learns_residual else None
-        return changed(after, taken=arms.taken(self.taken, point, own[:, 0], below[:, 0], corner, learned))
+        learned = None
+        if posterior.learns_residual:
+            learned = posterior.inside(at.z)[:, 0], float(posterior.residual_roots(at)[0])
+        return changed(after, taken=arms.taken(self.taken, point, at.own[:, 0], below, corner, learned))
 
     def variance_at(self, at: Points) -> Array:
         """Return the variances of points, (q,)."""
@@ -84,11 +72,12 @@ class Pending:
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""
-        if not len(self.roots):
+        posterior, before = self.posterior, self.pending
+        if not len(before.prior):
             return np.empty((0, at.z.shape[1]))
-        values = self.posterior.prior.between(self.points, at.X)
-        cov = values - self.own.T @ at.z
-        if self.posterior.learns_residual:
-            roots = np.outer(self.roots, self.posterior.residual_roots(at))
-            cov = cov - (1.0 - roots) * (values - self.inside.T @ at.z)
+        values = posterior.prior.between(before.X, at.X)
+        cov = values - before.own.T @ at.z
+        if posterior.learns_residual:
+            roots = np.outer(posterior.residual_roots(before), posterior.residual_roots(at))
+            cov = cov - (1.0 - roots) * (values - posterior.inside(before.z).T @ at.z)
         return scipy.linalg.solve_triangular(self.factor, cov, lower=True)

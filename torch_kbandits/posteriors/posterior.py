@@ -22,7 +22,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.table import NO_UPDATE, Features, Steps, Table, Update
+from torch_kbandits.posteriors.table import HOST, NO_UPDATE, Features, Steps, Table, Update, steps_on
 
 Array = NDArray[Any]
 
@@ -49,8 +49,8 @@ class Prior:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a copy, whose kernel nobody changes either: so it is evaluated in the same way, to the last digit."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
+        known: dict[str, Any] = vars(self)
+        known |= state
         frozen(self.kernel)
 
     @classmethod
@@ -81,9 +81,7 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Arms:
-    """Points that follow a posterior because they may be played: how to read them, and their table.
-
-    What is returned for each of them is NumPy's; of arms on a device they are tensors there.
+    """Points that follow a posterior because they may be played.
 
     Attributes:
         blocks: yields the first row and the points (b, d) of each block, in order.
@@ -95,17 +93,7 @@ class Arms:
     kernel: Kernel
     table: Table
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become a copy; see ``Prior``."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        frozen(self.kernel)
-
-    @classmethod
-    def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
-        """Return arms like a tensor before any reward, given prior variances (A,) and prior means (k, A)."""
-        table = Table.of(Features.none(len(prior), like, steps), *steps.kept(prior, expected))
-        return cls(blocks, kernel, table)
+    __setstate__ = Prior.__setstate__
 
     @property
     def steps(self) -> Steps:
@@ -142,15 +130,10 @@ class Arms:
     def taken(
         self, before: Any, point: Tensor, own: Array, below: Array, corner: float, learned: tuple[Array, float] | None
     ) -> Any:
-        """Return F of ``Pending`` with one point more, (l + 1, A). Cost: one read of the features.
+        """Return F of ``Pending``, (l, A) before, once there is a point (1, d) more. Cost: one read of the features.
 
-        Args:
-            before: F without it, (l, A).
-            point: (1, d).
-            own: z − cov z of it, (m,).
-            below: its row of the Cholesky factor, (l,).
-            corner: the end of that row.
-            learned: if the residual is learned z projected on what the dictionary spans, (m,), and its root; else None.
+        Given z − cov z of it, (m,), and its row of C, (l,) and a number. Where the residual is learned, also ``inside``
+        of z, (m,), and its ``residual_roots``.
         """
         column = self.less(point, own)
         if learned is not None:
@@ -168,12 +151,20 @@ class Arms:
 
     def rewritten(self, points: Tensor, white: Array) -> Self:
         """Return them in other coordinates, W k(Z, ·) of points Z (m, d), before ``refitted``. Cost: O(A m²)."""
-        blocks = ((first, self._coordinates(block, points, white)) for first, block in self.blocks())
-        return changed(self, table=changed(self.table, features=self.table.features.rewritten(len(white), blocks)))
-
-    def _coordinates(self, block: Tensor, points: Tensor, white: Array) -> Any:
         with torch.no_grad():
-            return self.steps.times(gram(self.kernel, block, points.to(block)), white.T)
+            values = ((first, gram(self.kernel, block, points.to(block))) for first, block in self.blocks())
+            features = self.table.features.rewritten(white, values)
+        return changed(self, table=changed(self.table, features=features))
+
+
+def arms_of(source: Any, kernel: Kernel, prior: Prior) -> tuple[Arms, Array]:
+    """Return arms before any reward, and their prior variances, (A,); the kernel is the prior's in their dtype."""
+    blocks = (block.cpu() for _, block in source.blocks())
+    variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
+    variance, mean, steps = np.concatenate(variances), np.concatenate(means, axis=1), steps_on(source.device)
+    kernel = kernel if steps is HOST else deepcopy(kernel).to(source.device)
+    features = Features.none(len(variance), source.block(0, 0), steps)
+    return Arms(source.blocks, kernel, Table.of(features, *steps.kept(variance, mean))), variance
 
 
 class Points(NamedTuple):
@@ -194,10 +185,6 @@ class Points(NamedTuple):
     cov: Array
 
 
-#: What was asked about before anything was.
-_NOTHING: tuple[Any, Any] = None, None
-
-
 @dataclass(frozen=True, eq=False)
 class Posterior(ABC):
     """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
@@ -209,6 +196,8 @@ class Posterior(ABC):
         told: what was told.
         basis: places of the points Z among those that are known, (m,).
         white: W, (m, m).
+        void: orthonormal directions on which no rewards are projected, (r, m); none of the exact posterior.
+        place_in_basis: the coordinate of each known point, (u,), negative for none.
         gaussian: of w, given the rewards.
         arms: that follow; None for none.
         num_changes: of rank one since all was computed afresh.
@@ -219,10 +208,18 @@ class Posterior(ABC):
     told: Observations
     basis: Places
     white: Array
+    void: Array
+    place_in_basis: Places
     gaussian: Gaussian
     arms: Arms | None
     num_changes: int
     waiting: Update
+
+    @classmethod
+    def _before_rewards(cls, prior: Prior, example: Tensor, arms: Arms | None, **words: Any) -> Self:
+        number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
+        told, gaussian = Observations.none(example, number), Gaussian(np.empty((number, 0)), none, 0.0)
+        return cls(prior, told, nothing, none, none, nothing, gaussian, arms, 0, NO_UPDATE, **words)
 
     # ---------------------------------------------------------------- moments
 
@@ -247,10 +244,8 @@ class Posterior(ABC):
     def at(self, X: Tensor, *, is_offer: bool = True) -> Points:
         """Return points X (q, d) as the posterior sees them; those asked about last are remembered.
 
-        Args:
-            X: (q, d).
-            is_offer: whether one of them is likely to be asked about by itself next. The last digits of each depend on
-                the others, so what is evaluated otherwise is remembered apart: no look changes a choice.
+        One on offer is likely to be asked about by itself next. The last digits of each depend on the others, so what
+        is evaluated otherwise is remembered apart: no look changes a choice.
 
         Cost: O(q m d + q m²).
         """
@@ -264,8 +259,8 @@ class Posterior(ABC):
     def _remembered(self, X: Tensor) -> Points | None:
         """Return points X (q, d) if they, or one of those on offer, were asked about last in these coordinates."""
         for name in ("_found", "_offered", "_evaluated"):
-            white, known = vars(self).get(name, _NOTHING)
-            if white is not self.white:
+            white, known = vars(self).get(name, (None, None))
+            if white is not self.white or known is None:
                 continue
             if torch.equal(known.X, X):
                 return known
@@ -295,10 +290,7 @@ class Posterior(ABC):
 
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
-        variance = self.own_variance_at(at)
-        if not self.learns_residual:
-            return variance
-        return learned_residual(*map(torch.from_numpy, (at.prior, self._spanned(at), variance))).numpy()
+        return learned_residual(*self._parts(at)).numpy() if self.learns_residual else self.own_variance_at(at)
 
     def covariance(self, at: Points) -> Array:
         """Return posterior covariances of points, (q, q)."""
@@ -312,41 +304,32 @@ class Posterior(ABC):
         """Return posterior variances of the arms, (A,), as ``variance_at``."""
         return cast(Arms, self.arms).variance(learns_residual=self.learns_residual)
 
-    # ---------------------------------------------------------------- a dictionary that is full
-
     @property
-    @abstractmethod
     def learns_residual(self) -> bool:
         """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
+        return False
 
-    @abstractmethod
     def inside(self, z: Array) -> Array:
         """Return coordinates (m, q) projected on those that rewards are projected on."""
-
-    def _spanned(self, at: Points) -> Array:
-        """Return what the dictionary spans of prior variances, (q,)."""
-        return np.square(self.inside(at.z)).sum(0)
+        return z - self.void.T @ (self.void @ z) if len(self.void) else z
 
     def residual_roots(self, at: Points) -> Array:
         """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
-        if not self.learns_residual:
-            return np.ones(len(at.prior))
-        parts = at.prior, self._spanned(at), self.own_variance_at(at)
-        return residual_share(*map(torch.from_numpy, parts)).sqrt().numpy()
+        return residual_share(*self._parts(at)).sqrt().numpy()
 
-    # ---------------------------------------------------------------- draws
+    def _parts(self, at: Points) -> list[Tensor]:
+        spanned = np.square(self.inside(at.z)).sum(0)
+        return [torch.from_numpy(each) for each in (at.prior, spanned, self.own_variance_at(at))]
+
+    # ---------------------------------------------------------------- draws and telling
 
     @abstractmethod
     def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean.
 
-        Args:
-            prior_at: the prior draw's values (n,) at known points, given their places (n,).
-            generator: all other randomness.
-            order: places of the points told that count, in which it is drawn.
+        Given the prior draw's values (n,) at known points by their places (n,), all other randomness, and places of the
+        points told that count, in the order in which it is drawn.
         """
-
-    # ---------------------------------------------------------------- telling
 
     def knowing(self, X: Tensor) -> tuple[Self, Places]:
         """Return the posterior that knows points X (q, d), told of or not, and their places (q,)."""
@@ -357,25 +340,23 @@ class Posterior(ABC):
         known = self._remembered(new)
         variance = self.prior.variance(new) if known is None else known.prior
         told = self.told.with_points(new, variance, self.prior.expected(new).T)
-        return self._with_points(changed(self, told=told), new), places
+        at = np.concatenate((self.place_in_basis, np.full(len(new), -1)))
+        return changed(self, told=told, place_in_basis=at)._knowing_last(new), places
 
     @abstractmethod
-    def _with_points(self, after: Self, X: Tensor) -> Self:
-        """Return what follows for a posterior that knows more points (q, d)."""
+    def _knowing_last(self, X: Tensor) -> Self:
+        """Return what follows for a posterior that knows points (q, d) since just now."""
 
     @abstractmethod
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return the posterior once more counts of known points, each of them once, or less where counts are negative.
+        """Return the posterior once more counts of known points (q,), each once, or less where counts are negative.
 
-        Args:
-            places: (q,).
-            counts: λ over the noise variance of what is told, (q,).
-            sums: of what was told less its prior mean, each as often as it counts, (k, q).
+        Counts (q,) are λ over noise variances, sums (k, q) are counts times what was told less its prior mean.
         """
 
     @abstractmethod
     def refitted(self) -> Self:
-        """Return the same, computed afresh from the points, what was told of each, and the kernel."""
+        """Return the same, computed afresh from what was told of each point."""
 
     @abstractmethod
     def without_forgotten(self) -> tuple[Self, Places]:

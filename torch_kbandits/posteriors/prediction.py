@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -10,43 +10,36 @@ from torch import Tensor
 
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
-from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance, residual_share
+from torch_kbandits.posteriors.posterior import Posterior
+from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 
-@dataclass(frozen=True, eq=False)
-class PendingConditional:
-    """Points P observed at their posterior means: means stay, and the variance at x falls by ‖F(x)‖².
-
-    F(x) = C⁻¹ cov(P, x), C Cᵀ = cov(P, P) + diag λ_p; see ``posteriors.pending``, which computes the same.
+class SeenPoints(NamedTuple):
+    """Points X (..., l, d) as a posterior sees them.
 
     Attributes:
-        points: P, (..., l, d).
+        X: (..., l, d).
         own: z − cov z of each, (..., m, l).
-        inside: z projected on what the dictionary spans, (..., m, l).
-        roots: of the share of their residual variances that is left, (..., l); None where all of it is.
-        factor: C, (..., l, l).
+        residual: where the residual is learned, ``inside`` of z, (..., m, l), and the roots of ``residual_share``,
+            (..., l); else None.
     """
 
-    points: Tensor
+    X: Tensor
     own: Tensor
-    inside: Tensor
-    roots: Tensor | None
-    factor: Tensor
+    residual: tuple[Tensor, Tensor] | None
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionStrategy:
     """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
 
-    What ``Posterior`` is, for GPyTorch's models, with fits of its own for batches and gradients. All is in double
-    precision. Coordinates z are feature-major, (..., m, N) for N points; leading dimensions are batch dimensions and
-    broadcast.
+    What ``Posterior`` is, for GPyTorch's models, with fits of its own for batches and gradients, in double precision.
+    Coordinates z of N points are (..., m, N); leading dimensions are batch dimensions and broadcast.
 
     Attributes:
         basis: Z, (..., m, d).
-        white: W, (..., m, m). It whitens K_ZZ, or K_ZZ and the noise of the exact posterior.
+        white: W, (..., m, m).
         mean: of w, (..., m).
         cov: of w, (..., m, m); None for 0.
         log_det: twice the information gain in nats, (...,).
@@ -55,7 +48,7 @@ class PredictionStrategy:
         targets: of the exact posterior the mean rewards less prior means, (..., m).
         void: orthonormal directions that the dictionary does not span, (r, m); None for none.
         learns_residual: whether variances are those of ``learned_residual``.
-        pending: points that are observed at their means; None for none.
+        pending: points P that are observed at their means, and C of ``posteriors.pending``, (..., l, l); None for none.
     """
 
     kernel: Kernel
@@ -68,24 +61,18 @@ class PredictionStrategy:
     targets: Tensor | None = None
     void: Tensor | None = None
     learns_residual: bool = False
-    pending: PendingConditional | None = None
+    pending: tuple[SeenPoints, Tensor] | None = None
 
     # ---------------------------------------------------------------- from a posterior, or from observations
 
     @classmethod
-    def of(
-        cls,
-        posterior: ExactPosterior | DictionaryPosterior,
-        *,
-        column: int | None = None,
-        learns_residual: bool = False,
-    ) -> Self:
+    def of(cls, posterior: Posterior, *, column: int | None = None, learns_residual: bool = False) -> Self:
         """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
         if column is None and len(posterior.prior.means) == 1:
             column = 0
         columns = slice(None) if column is None else column
         mean, cov, log_det = posterior.gaussian
-        white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
+        white, cov, void = map(torch.from_numpy, (posterior.white, cov, posterior.void))
         words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}
         if isinstance(posterior, ExactPosterior):
             live = posterior.place_in_basis >= 0
@@ -101,12 +88,10 @@ class PredictionStrategy:
 
     @classmethod
     def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), with noise variances.
+        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), of noise variances. O(n³).
 
         Raises:
             NotPositiveDefiniteError: if the kernel is no covariance.
-
-        Cost: O(n³).
         """
         kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
         factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
@@ -115,19 +100,12 @@ class PredictionStrategy:
         return cls(kernel, X, white, _times(white, targets), None, log_det, noise, targets)
 
     @classmethod
-    def nystrom(
-        cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
-    ) -> Self:
-        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d); the others as for ``exact``."""
-        return cls.nystrom_with_features(kernel, Z, X, targets, noise, learns_residual=learns_residual)[0]
-
-    @classmethod
     def nystrom_with_features(
         cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
     ) -> tuple[Self, Tensor]:
-        """Return the same, and z of the points X (..., n, d), (..., m, n).
+        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d), and z of the points X, (..., m, n).
 
-        With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
+        The others are as for ``exact``. With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
 
         Source: Calandriello et al., COLT 2019, between (3) and (4); Zenati et al., AISTATS 2022, Prop. 4.2. Differs:
         their V is λ times this one.
@@ -145,10 +123,7 @@ class PredictionStrategy:
         return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual), z
 
     def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior with k more observations at points (..., k, d), as ``exact`` takes them.
-
-        Cost: O(k m² + k² m + k³) a batch member.
-        """
+        """Return the exact posterior with k more observations as ``exact`` takes them. Cost: O(k m² + k² m + k³)."""
         X, targets, noise = X.double(), targets.double(), noise.double()
         z = self.features(X)
         own, k = self.own(z), X.shape[-2]
@@ -165,12 +140,9 @@ class PredictionStrategy:
     def with_pending(self, X: Tensor, noise: Tensor) -> Self:
         """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
         X, z = X.double(), self.features(X)
-        roots = self._roots(X, z) if self.learns_residual else None
-        pending = PendingConditional(X, self.own(z), self.inside(z), roots, z)
-        cov = self._cross(pending, X, z)
-        noise = noise.double().expand(*noise.shape[:-1], X.shape[-2])
-        factor = jittered_cholesky(cov + torch.diag_embed(noise))
-        return replace(self, pending=replace(pending, factor=factor))
+        seen, noise = self._seen(X, z), noise.double().expand(*noise.shape[:-1], X.shape[-2])
+        cov = self._cross(gram(self.kernel, X), seen, X, z)
+        return replace(self, pending=(seen, jittered_cholesky(cov + torch.diag_embed(noise))))
 
     # ---------------------------------------------------------------- at points
 
@@ -218,22 +190,18 @@ class PredictionStrategy:
 
     def covariance(self, X: Tensor, z: Tensor, taken: Tensor | None) -> Tensor:
         """Return posterior covariances (..., q, q) of points (..., q, d), given ``taken`` where points are pending."""
-        prior = gram(self.kernel, X.double())
-        covariance = prior - z.mT @ self.own(z)
-        if self.learns_residual:
-            covariance = learned_residual_covariance(prior, self.inside(z), covariance)
+        covariance = self._cross(gram(self.kernel, X.double()), self._seen(X, z), X, z)
         return covariance if taken is None else covariance - taken.mT @ taken
 
     def taken(self, X: Tensor, z: Tensor) -> Tensor:
         """Return F of the points pending at points (..., N, d), (..., l, N)."""
-        pending = cast(PendingConditional, self.pending)
-        return torch.linalg.solve_triangular(pending.factor, self._cross(pending, X, z), upper=False)
+        seen, factor = cast(tuple[SeenPoints, Tensor], self.pending)
+        values = gram(self.kernel, seen.X, X.double())
+        return torch.linalg.solve_triangular(factor, self._cross(values, seen, X, z), upper=False)
 
     def spanned(self, z: Tensor) -> Tensor:
         """Return what the dictionary spans of prior variances, (..., N)."""
         return self.inside(z).square().sum(-2)
-
-    # ---------------------------------------------------------------- of the observations
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
@@ -267,21 +235,25 @@ class PredictionStrategy:
         """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
         return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
 
-    # ---------------------------------------------------------------- inside
-
     def _roots(self, X: Tensor, z: Tensor) -> Tensor:
         """Return the root of the share of the residual variance that is left, (..., N)."""
         prior = self.prior_variance(X)
         return residual_share(prior, self.spanned(z), self.own_variance(prior, z)).sqrt()
 
-    def _cross(self, pending: PendingConditional, X: Tensor, z: Tensor) -> Tensor:
-        """Return the covariances of points pending and points (..., N, d), (..., l, N)."""
-        values = gram(self.kernel, pending.points, X.double())
-        cov = values - pending.own.mT @ z
-        if pending.roots is None:
+    def _seen(self, X: Tensor, z: Tensor) -> SeenPoints:
+        return SeenPoints(X, self.own(z), (self.inside(z), self._roots(X, z)) if self.learns_residual else None)
+
+    def _cross(self, values: Tensor, seen: SeenPoints, X: Tensor, z: Tensor) -> Tensor:
+        """Return covariances of points seen and others (..., N, d), (..., l, N), from values of the kernel.
+
+        Where the residual is learned, what is not spanned of two points stays correlated as it was.
+        """
+        cov = values - seen.own.mT @ z
+        if seen.residual is None:
             return cov
-        shares = pending.roots.unsqueeze(-1) * self._roots(X, z).unsqueeze(-2)
-        return cov - (1.0 - shares) * (values - pending.inside.mT @ z)
+        inside, roots = seen.residual
+        shares = roots.unsqueeze(-1) * self._roots(X, z).unsqueeze(-2)
+        return cov - (1.0 - shares) * (values - inside.mT @ z)
 
 
 def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:

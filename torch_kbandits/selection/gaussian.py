@@ -19,11 +19,10 @@ from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
-from torch_kbandits.posteriors.device import arms_of
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
-from torch_kbandits.posteriors.posterior import Prior
+from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
