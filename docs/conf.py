@@ -32,7 +32,6 @@ nitpick_ignore = [
         "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
         "bandit.config.Advice",
-        "bandit.residuals.Alternative",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "selection.base.Offered",

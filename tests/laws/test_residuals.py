@@ -33,7 +33,7 @@ def dense_evidence(groups, alternatives):
     """The sum over all start times of what a stake that was put down then has become, and what is left."""
     known, total = len(groups), 0.0
     for alternative in alternatives:
-        model = stats.norm(alternative.shift, alternative.deviation)
+        model = stats.norm(*alternative)
         factors = [np.mean(model.pdf(group) / stats.norm.pdf(group)) for group in map(np.array, groups)]
         made = sum(stake(start + 1) * np.prod(factors[start:]) for start in range(known))
         total += made / len(alternatives)

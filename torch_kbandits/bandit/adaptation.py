@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -57,11 +57,11 @@ class ResidualTrigger(RestartTrigger):
 
         |y_t − μ(x_t)| > ρ_t σ(x_t) + R ρ_t,  ρ_t = √(2 ln(2 π_t / δ)),  π_t = π² t² / 6
 
-    t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
+    t counts the rewards since the last restart, this one included; μ and σ are of the posterior before its round.
 
     On a function that stays, a restart comes with probability at most δ from one restart to the next: given what was
     told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t in size with probability at most
-    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
+    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
@@ -80,9 +80,8 @@ class ResidualTrigger(RestartTrigger):
     width: Width | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self, false_alarm_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive)
-        )
+        checks.keep(self, false_alarm_probability=checks.open_unit_interval)
+        checks.keep(self, noise_scale=checks.optional(checks.positive))
         checks.absent_or("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
@@ -110,9 +109,8 @@ class CumulatedTrigger(RestartTrigger):
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
 
-    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms rarer and
-    later. What a batch rule holds back is outside the proof, but for the end of each batch. No residual counts before
-    the first fit of a learned prior since a restart.
+    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms later. Of
+    what a batch rule holds back the end of each batch counts; no residual does before a learned prior was fitted.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
@@ -169,13 +167,10 @@ class BanditOverBandit(MemoryChoice):
     """EXP3 over blocks of rounds, whose gain is the mean reward of the block. Cost: O(N K) for N blocks, K memories.
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
-    Auer et al., 2002. Differs:
-
-    - All memories share one history, so that one longer than a block can help; but what a block earns then also depends
-      on what was played before, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change; the
-      paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
-    - Any memories, not only windows.
+    Auer et al., 2002. Differs: any memories, not only windows, which share one history, so that what a block earns also
+    depends on what was played before, for which the analysis of EXP3 does not allow. Gains are scaled by the least and
+    the largest mean of a block so far, and rescaled whenever these change; the paper's rewards have known bounds, and
+    no regret bound covers a scale that follows rewards.
 
     Args:
         memories: what to choose from.
@@ -233,15 +228,15 @@ class DynamicModelSelection(MemoryChoice):
     chose its point. Cost of a block: the posterior under each memory; an exact one goes on from the last block.
 
     Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
-    Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
-    selection). Differs: the models differ in what they forget; a posterior predicts the rewards of a whole block, each
-    on its own; blocks of which less than a thousandth is left are dropped. No regret bound is known.
+    Technometrics 2010, of whose models the most probable is taken (dynamic model selection). Differs: the models differ
+    in what they forget; a posterior predicts the rewards of a whole block, each on its own; blocks of which less than a
+    thousandth is left are dropped. No regret bound is known.
 
     Args:
         memories: what to choose from. The last one is in force until the first block is over; of memories that
             predicted equally well the first is taken.
         block_size: H, rounds of a block.
-        score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
+        score_discount: α in (0, 1), Raftery's forgetting factor: what a score is multiplied by in a round.
     """
 
     memories: tuple[Memory, ...]
@@ -279,13 +274,10 @@ class DynamicModelSelection(MemoryChoice):
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
-        before, there = (
-            history.rows(history.rounds < block * self.block_size),
-            history.rounds // self.block_size == block,
-        )
-        told, scores = history.rows(there), list[float]()
+        blocks, scores = history.rounds // self.block_size, list[float]()
+        before, told = history.rows(blocks < block), history.rows(blocks == block)
         for memory in self.memories if len(told.Y) else ():
-            surrogate = posterior_of(before, memory, float(history.told_at[there][0]))
+            surrogate = posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
             variance = variance + surrogate.regularization.double()
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)

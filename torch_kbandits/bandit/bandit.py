@@ -1,69 +1,48 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, Self, cast, overload
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import (
-    AcquisitionRule,
-    Domain,
-    UpperConfidenceRule,
-)
+from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.choices import Batches, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
-from torch_kbandits.bandit.guarantees import (
+from torch_kbandits.bandit.health import (
     FIRST_REWARDS,
+    LAST_CALLS,
     warn_of_clipping,
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS
-from torch_kbandits.bandit.learning import (
-    before_any,
-    consulted,
-    learned,
-    replayed,
-    restarted,
-    without_expired,
-)
+from torch_kbandits.bandit.learning import before_any, learned, replayed, restarted, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
-from torch_kbandits.bandit.state import CachedFantasy, Round, State
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.numerics.shallow import changed, shallow_copy
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History, measured, rewards, told_rewards
-from torch_kbandits.observations.ledger import Expiry, Pending
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
-from torch_kbandits.selection import (
-    FantasyPosterior,
-    Playable,
-    ScalarizedFantasy,
-    Surrogate,
-)
-
-#: Points that ``ask(None)`` returns at most.
-_LARGEST_BATCH = 10_000
-
+from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
@@ -73,7 +52,7 @@ class Asked(NamedTuple):
     """What ``ask(return_ids=True)`` returns.
 
     Attributes:
-        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of mappings.
+        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of q mappings.
         ids: the number of each, by which ``tell`` and ``forget`` know it.
     """
 
@@ -84,12 +63,11 @@ class Asked(NamedTuple):
 class Bandit(BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
-    The state is a function of the configuration, the seed, the history and the points still pending, and the
+    What it knows is a function of the configuration, the seed, the history and the points still pending, and the
     randomness of a round depends on no other round. A named algorithm is a subclass that only chooses the pieces.
 
     Args:
-        candidates: what may be played. Of ``Configurations`` a list of mappings is asked for and told, in place of
-            points (q, d), and one is recommended.
+        candidates: what may be played. Of ``Configurations`` mappings are asked for and told in place of points.
         kernel: the prior covariance; a copy is kept.
         regularization: λ > 0, the noise variance of the surrogate, in reward units squared.
         prior: kernel, regularization and mean in one, as a ``Prior``; or a ``LearnedPrior``, which fits them to the
@@ -102,14 +80,13 @@ class Bandit(BanditReports):
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
-        trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
-            are the first of the function that is new. What a batch rule held back before is forgotten.
+        trigger: when to restart; None for never. The rewards of the round that triggered count after the restart, as
+            the first of the function that is new. What a batch rule held back before is forgotten.
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
         advice: who is asked about the current function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
             points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
-            given the times (n,) as well; then points get the time as their first column, which costs what it does
-            under a prior on time, and the kernel does not see it.
+            given the times (n,) too: then points get the time as their first column, which the kernel does not see.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
         theory: the width of the theorem that ``width`` is in place of if it is a constant; only ``guarantee`` asks.
@@ -117,14 +94,13 @@ class Bandit(BanditReports):
         outcomes: what is measured of a play beside its reward: names, or each an ``Outcome`` with a prior and a memory.
             There is a posterior of each.
         constraints: limits on outcomes, ``AtMost("temperature", 80.0)`` or ``AtLeast(...)``; see ``Limit``.
-        expire_after: points that are pending for so long are given up at the next call that asks or tells, as if they
-            had been forgotten: a number above 0 in the units of time, rounds where there is none; or, with
-            ``Expiry(age, "fail")``, as if they had failed. None for never. Rewards that come after all are told by x
-            with their ``time=``.
+        expire_after: the age above 0, in units of time or rounds where there is none, at which the next ``ask`` or
+            ``tell`` forgets pending points; with ``Expiry(age, "fail")`` they fail. None for never. Rewards that come
+            after all are told by x with their ``time=``.
         objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
             and choices of a memory still look at the reward.
 
-    A ``TheoryWarning`` says once, here, which assumptions of the width's theorem these pieces break; see ``guarantee``.
+    A ``TheoryWarning`` says once which assumptions of the width's theorem these pieces break; see ``guarantee``.
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
@@ -132,8 +108,8 @@ class Bandit(BanditReports):
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
-    Cost of adapting: a trigger reads the posterior at the points told. A change of memory computes the posterior of
-    the observations that count afresh: O(u³), or O(n m²) for a dictionary chosen anew, once a block.
+    Cost of adapting: a trigger reads the posterior at the points told. A change of memory, once a block, computes the
+    posterior of what it keeps afresh: O(u³), or O(n m²) for a dictionary chosen anew.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
@@ -168,26 +144,9 @@ class Bandit(BanditReports):
         objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._config = BanditConfig(
-            candidates,
-            prior_of(prior, kernel, regularization, mean),
-            dictionary,
-            width,
-            rule,
-            batches,
-            memory,
-            seed,
-            trigger,
-            memories,
-            advice,
-            family,
-            theory,
-            noise_scale,
-            outcomes,
-            constraints,
-            Expiry.of(expire_after),
-            objective,
-        )
+        assumed, expiry = prior_of(prior, kernel, regularization, mean), Expiry.of(expire_after)
+        pieces = candidates, assumed, dictionary, width, rule, batches, memory, seed, trigger, memories, advice, family
+        self._config = BanditConfig(*pieces, theory, noise_scale, outcomes, constraints, expiry, objective)
         self.candidates = self._config.candidates
         self.dictionary = dictionary
         self.width = cast(Width, self._config.width)
@@ -196,38 +155,15 @@ class Bandit(BanditReports):
         self.memories = memories
         self.seed = self._config.seed
         self._state: State = before_any(self._config)
-        self._cached_fantasy: CachedFantasy | None = None
+        self._cached_fantasy: tuple[State, FantasyPosterior] | None = None
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
-            warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
+            warn_of_failing(self._config, self._state, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
-
-    @overload
-    def ask(
-        self,
-        q: int | None = 1,
-        *,
-        context: Any = None,
-        candidates: Any = None,
-        time: Any = None,
-        remember: bool = True,
-        return_ids: Literal[False] = False,
-    ) -> Any: ...
-
-    @overload
-    def ask(
-        self,
-        q: int | None = 1,
-        *,
-        context: Any = None,
-        candidates: Any = None,
-        time: Any = None,
-        return_ids: Literal[True],
-    ) -> Asked: ...
 
     def ask(
         self,
@@ -241,8 +177,6 @@ class Bandit(BanditReports):
     ) -> Any:
         """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
 
-        Of a parameter space they are a list of q mappings from names to values.
-
         They are pending until they are told, in any order: later points are chosen as if those had returned their
         posterior mean. So ``ask(5)`` gives the points that ``ask(3)`` and then ``ask(2)`` give. A point whose
         evaluation failed is told so, and one that was not evaluated is dropped by ``forget``. The time of this call is
@@ -254,28 +188,20 @@ class Bandit(BanditReports):
             candidates: the actions of this round, (A, a), where they differ from round to round.
             time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
-            return_ids: whether to return the numbers of the points as well, by which they can be told later.
+            return_ids: whether to return ``Asked``, which has the numbers of the points too, for ``tell``.
 
         Raises:
-            InputError: if q, the context or the actions do not fit, q is None where no batch rule is set or its batch
-                is complete but untold, or ids are wanted of what is not remembered.
+            InputError: if an argument does not fit, or q is None without a batch rule or where its batch is complete.
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
-        start = perf_counter()
         remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
-        if q is not None:
-            q = checks.size("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        state, domain = self._now(time, context, candidates)
-        X, ahead = self._chosen(state, domain, q)
+        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates)
         actions = self.candidates.actions(X.clone())
-        self._seconds["ask"].append(perf_counter() - start)
-        if not remember:
-            return actions
-        state = self._asked_for(X, state, ahead)
-        self._become(state, ahead)
+        if remember:
+            self._become(state, ahead)
         return Asked(actions, state.ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
@@ -284,16 +210,15 @@ class Bandit(BanditReports):
         The next points are chosen as if these had returned their posterior mean, as with points asked for.
 
         Args:
-            x: as in ``tell``: points (q, d), with contexts actions (q, a).
-            context: with contexts, that of the actions, (c,), or one for each, (q, c).
+            x: as in ``tell``, like the context: points (q, d), with contexts actions (q, a).
+            context: of all or each.
             time: as in ``ask``.
 
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
-        X = self.candidates.points(x, context, clock.now).detach().clone()
-        return self._mark(X, clock)
+        return self._mark(self.candidates.points(x, context, clock.now).detach().clone(), clock)
 
     def tell(
         self,
@@ -308,12 +233,11 @@ class Bandit(BanditReports):
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
-        A reward that comes late counts as one of the time at which its point was played: its age is counted from then.
-        The posterior is as if all had been told in the order played.
+        The posterior is as if all had been told in the order played: the age of a late reward is counted from then.
 
         With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
         first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
-        if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
+        if it had come in parts, and never larger than its cap.
 
         Args:
             x: points (q, d), with contexts actions (q, a): a tensor of the dtype and device of the candidates, or
@@ -328,9 +252,9 @@ class Bandit(BanditReports):
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
                 were asked for stay pending.
-            failed: whether the plays failed, and so have no rewards; outcomes they may have. One for all, or one for
-                each point, (q,): then y has None or NaN where it failed. A point that failed is not asked for again at
-                once, and how likely others are to fail is learned; see ``failure_probability``.
+            failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
+                did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
+                others are to fail is learned; see ``failure_probability``.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
@@ -338,33 +262,21 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        start = perf_counter()
-        state = without_expired(self._config, self._state)
-        ledger, asked = state.ledger, state.ledger.pending
+        start, state = perf_counter(), without_expired(self._config, self._state)
         if ids is None:
-            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
+            X, rows = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
-            if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            rows = ledger.pending_rows(ids, self._expires)
-            X = asked.points[rows]
-        told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
-        pending = asked.without_rows(rows) if is_over else asked
-        if is_over and ids is None and not self._warned_of_stale_points:
-            self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
-        return self._learn(state, told, pending, start)
+            rows = self._rows(state, ids, x, context)
+            X = state.ledger.pending.points[rows]
+        self._learn(state, X, rows, start, y=y, outcomes=outcomes, failed=failed, time=time)
 
     def run(
-        self,
-        pull: Callable[[Any], Any],
-        rounds: int,
-        *,
-        offered: Callable[[int], Mapping[str, Any]] | None = None,
+        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
     ) -> Any:
-        """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
+        """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played, together.
 
-        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
-        not looked for and checked again, which is a part of a round where rounds are short.
+        The result is what so many calls of ``ask`` and ``tell`` give, sooner. After an error, also one of ``pull``, the
+        rounds before it were played, and the bandit is as it was then.
 
         Args:
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
@@ -373,13 +285,8 @@ class Bandit(BanditReports):
             rounds: how many.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
 
-        Returns:
-            What ``ask`` returned in each round, together: points (rounds, d), actions, or a list of mappings.
-
         Raises:
             InputError: if an argument or what is returned does not fit.
-
-        After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
         for name, function in (("pull", pull), ("offered", offered)):
             if not (callable(function) or function is offered is None):
@@ -387,29 +294,23 @@ class Bandit(BanditReports):
         number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
         while len(played) < number:
-            start = perf_counter()
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            state, domain = self._now(*(words.get(name) for name in _BROUGHT))
-            X, ahead = self._chosen(state, domain, 1)
-            state = self._asked_for(X, state, ahead)
-            words, pulled = self._pulled(pull, X, start)
-            pending, last = state.ledger.pending, [len(state.ledger.pending.ids) - 1]
-            told, is_over = self._round(state, X, last, **words)
-            self._cached_fantasy = CachedFantasy(state, ahead)
-            self._learn(state, told, pending.without_rows(last) if is_over else pending, pulled)
+            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT))
+            before, told, now = self._state.ledger, pull(self.candidates.actions(X.clone())), self._state.ledger
+            counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
+            if now.pending is not before.pending or counts[0] != counts[1]:
+                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+            said = _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}
+            self._cached_fantasy = state, ahead
+            self._learn(state, X, [len(state.ledger.pending.ids) - 1], perf_counter(), **said)
             played.append(X)
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
-        """Drop pending points that will not be told; all of them if none are given.
+        """Drop pending points that will not be told, given as in ``tell``; all of them if none are.
 
         What was asked and forgotten leaves no trace. So a rule that draws (Thompson sampling, random search) may next
         repeat the draw of a point that is still pending.
-
-        Args:
-            x: points (k, d); with contexts actions (k, a).
-            context: with contexts, that of the actions.
-            ids: instead of both, the numbers that ``ask(return_ids=True)`` returned.
 
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
@@ -417,9 +318,7 @@ class Bandit(BanditReports):
         state = self._state
         pending = state.ledger.pending
         if ids is not None:
-            if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_rows(state.ledger.pending_rows(ids, self._expires))
+            remaining = pending.without_rows(self._rows(state, ids, x, context))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -430,10 +329,10 @@ class Bandit(BanditReports):
         self._become(changed(state, ledger=replace(state.ledger, pending=remaining)))
 
     def restart(self) -> None:
-        """Forget all that was told so far, as where the function has become another; points stay pending.
+        """Forget all that was told so far, as where the function has become another; the history keeps it.
 
-        The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
-        ``forget`` those that were played on the function that was.
+        The next choice is from the prior. Points stay pending, and their rewards count once they are told: ``forget``
+        those that were played on the function that was.
         """
         self._become(restarted(self._config, self._state))
 
@@ -446,22 +345,20 @@ class Bandit(BanditReports):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
 
-        The posterior is computed afresh from history and dictionary, so it agrees with the saved one to rounding.
+        The posterior is computed afresh, so it agrees with the saved one to rounding.
 
         Raises:
             StateMismatchError: if the state is of another format or configuration; the message names each difference.
-
-        After an error the bandit is as it was.
+                Then the bandit is as it was.
         """
         self._become(restored(type(self), self._config, state))
         if self._config.advice is not None:
             self._config.advice.expert.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
+        """Write this bandit to one file, whole or not at all, from which ``load`` makes it again, anywhere.
 
-        The file is written whole or not at all, and has a checksum. It holds the state, and what the bandit is made of
-        as plain values: no code, so that reading it runs none. See ``load`` for what cannot be made again.
+        It holds the state, and what the bandit is made of as plain values: no code, so that reading it runs none.
 
         Raises:
             FileError: if the file cannot be written; then an old one of that name is as it was.
@@ -472,11 +369,7 @@ class Bandit(BanditReports):
 
     @classmethod
     def load(
-        cls,
-        path: str | PathLike[str],
-        *,
-        into: Self | None = None,
-        device: torch.device | str | None = None,
+        cls, path: str | PathLike[str], *, into: Self | None = None, device: torch.device | str | None = None
     ) -> Self:
         """Return the bandit that ``save`` wrote; it goes on where that one was.
 
@@ -486,28 +379,25 @@ class Bandit(BanditReports):
 
         Args:
             path: of the file.
-            into: a bandit of the same configuration, to take the state and be returned; what it knew is replaced.
+            into: a bandit of the same configuration, to take the state and be returned; after an error it is as it was.
             device: of the tensors; None for that of the saved ones, or of ``into``.
 
         Raises:
             FileError: if the file cannot be read.
             DamagedFileError: if it is cut, changed or no bandit's.
-            StateMismatchError: if it is of a newer format, of another configuration than ``into``, of another
-                algorithm than this class, or of one that cannot be made again; the message says what to do.
+            StateMismatchError: if it is of a newer format, or no bandit like ``into`` or of this class can be made of
+                it; the message says what to do.
             InputError: if the device cannot be used, or is given with ``into``.
-
-        After an error ``into`` is as it was.
         """
         return loaded(cls, path, into, device)
 
     def replay(self, history: History) -> None:
         """Tell a recorded history, round by round, to a bandit that was told nothing yet.
 
-        The bandit then chooses as the recorded one would, if its configuration and seed are the same. Where that was
-        restarted, only if this one is too: a history does not say when. Nor does it say of what kind its times are:
-        give the next ones as before. Times at which rewards were told, if they are the numbers of the rounds, are taken
-        for rounds. A history without them, as of a log, is told as if each reward had come when its point was played,
-        or when one before it was that was played later.
+        The bandit then chooses as the recorded one would, if its configuration and seed are the same. A history does
+        not say when there was a restart, nor of what kind its times are: give the next ones as before. Times at which
+        rewards were told, if they are the numbers of the rounds, are taken for rounds. Without them, as in a log, each
+        reward is told as if it had come when its point was played, or when one before it was that was played later.
 
         Cost: that of telling it. Of a prior that is learned all fits are made; the posterior is computed after the last
         one, unless those before decided something: when to restart, when a batch was complete, which memory counted.
@@ -518,7 +408,7 @@ class Bandit(BanditReports):
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         state = replayed(self._config, self._state, history)
-        self._warn_of_fits(state, 5)
+        self._warn_of_fits(state, 4)
         self._become(changed(state, clock=state.clock.undecided))
 
     def __repr__(self) -> str:
@@ -529,66 +419,17 @@ class Bandit(BanditReports):
 
     # ---------------------------------------------------------------- inside
 
-    @property
-    def _expires(self) -> str | None:
-        """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
-        expiry = self._config.expire_after
-        if expiry is None:
-            return None
-        return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
-
-    def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
-        """Return what the caller returns for a point (1, d), and when; its choice began at a time in seconds."""
-        then, asked = self._state, perf_counter()
-        told = pull(self.candidates.actions(X.clone()))
-        pulled, now = perf_counter(), self._state
-        if now is not then:  # who only looked has put its history together
-            same = now.told is then.told and now.ledger.pending is then.ledger.pending
-            if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
-                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
-        self._seconds["ask"].append(asked - start)
-        return _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
-
-    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
-        """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        state = self._state
-        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
-        domain = self.candidates.in_round(context, candidates, state.clock.now)
-        if self._config.advice is None:
-            return state, domain
-        answers = consulted(self._config, state)
-        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
-        return changed(state, answers=answers), domain
-
-    def _known_ahead(self, state: State) -> FantasyPosterior | None:
-        """Return the posterior with the batch so far pending if it was computed already."""
-        return None if self._cached_fantasy is None else self._cached_fantasy.of(state)
-
-    def _ahead_of(self, state: State) -> FantasyPosterior:
-        """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead = self._known_ahead(state)
-        if ahead is None:
-            ledger = state.ledger
-            ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
-            self._cached_fantasy = CachedFantasy(state, ahead)
-        return ahead
-
-    def _chosen(self, state: State, domain: Domain, q: int | None) -> tuple[Tensor, FantasyPosterior]:
-        """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        rule = rule_in(self._config, state)
-        offer = playable_of(self._config, state, domain, rule)
-        known, batches = self._ahead_of(state), Batches(self.batches, self.candidates, state.waiting)
-        if q is None:
-            batches.require_open(known, len(state.ledger.pending.ids))
-        ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer, rule)
-        batches.fill(ahead, size, choose, until_complete=q is None)
-        return (ahead.pending[before:].clone() if before else ahead.pending), ahead
-
-    def _asked_for(self, X: Tensor, state: State, ahead: FantasyPosterior | None) -> State:
-        """Return what is known once points (q, d) are pending, which were chosen last."""
-        stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
-        return changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+    def _asked(self, q: int | None, *brought: Any) -> tuple[Tensor, State, FantasyPosterior]:
+        """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
+        start = perf_counter()
+        state, domain = self._now(*brought)
+        known = self._ahead_of(state)
+        ahead, before = with_chosen(self._config, state, domain, known, q), known.num_pending
+        X = ahead.pending[before:].clone() if before else ahead.pending
+        stages = None if ahead.stages is None else ahead.stages[before:]
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+        self._seconds["ask"].append(perf_counter() - start)
+        return X, state, ahead
 
     def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
         """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
@@ -597,75 +438,46 @@ class Bandit(BanditReports):
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
-    def _round(
-        self,
-        state: State,
-        X: Tensor,
-        rows: Sequence[int],
-        y: Any = None,
-        outcomes: Mapping[str, Any] | None = None,
-        failed: Any = False,
-        time: Any = None,
-    ) -> tuple[Round, bool]:
-        """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
-        asked, columns = state.ledger.pending, None
-        if outcomes is not None or self._config.declared:
-            columns = measured(outcomes, self.outcomes, X)
-        is_rewarded = failed is False and y is not None
-        is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
-        clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
-        if times is not None and self._config.own_columns:
-            X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
-        if is_over:
-            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
-        else:
-            Y = torch.full_like(X[:, 0], torch.nan)
-        lost = None if columns is None else Y.isnan() & is_over
-        return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+    def _rows(self, state: State, ids: Any, x: Any, context: Any) -> list[int]:
+        """Return the rows of pending points by their ids, in place of which no points may be given."""
+        if x is not None or context is not None:
+            raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
+        expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
+        expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
+        return state.ledger.pending_rows(ids, expires)
 
-    def _learn(self, state: State, told: Round, pending: Pending, start: float) -> None:
-        """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
+    def _learn(self, state: State, X: Tensor, rows: Sequence[int], start: float, **said: Any) -> None:
+        """Take over what is known once points (q, d) are told, rows of what is pending or -1; it began in seconds."""
+        config, asked = self._config, state.ledger.pending
+        told, is_over = round_of(config, state, X, rows, **said)
+        pending = asked.without_rows(rows) if is_over else asked
+        if is_over and not self._warned_of_stale_points:
+            self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=5)
         # What learns shares buffers with the fantasized, and writes to them.
         ahead, self._cached_fantasy = self._known_ahead(state), None
-        after = learned(self._config, state, told, pending, ahead)
+        after = learned(config, state, told, pending, ahead)
         if state.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
-            warn_of_far_rewards(self._config, after.ledger.history_since(0), after.told.kernel_bound(), 5)
+            warn_of_far_rewards(config, after.ledger.history_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
-        self._warn_of_fits(after, 6)
+        self._warn_of_fits(after, 5)
         self._seconds["tell"].append(perf_counter() - start)
         self._become(after, ahead if stays and after.told is state.told else None)
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._cached_fantasy = None if ahead is None else CachedFantasy(state, ahead)
+        self._cached_fantasy = None if ahead is None else (state, ahead)
         self._state = state
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
-        """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
+        """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
         for diagnostic in after.diagnostics:
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
-        if not self._warned_of_clipping and (below := after.rewards_below(self._state)) is not None:
-            self._warned_of_clipping = True
-            warn_of_clipping(below, after.spec.prior.floor, stacklevel)
-
-    def _chooser(
-        self, state: State, ahead: FantasyPosterior, offer: Playable, first: AcquisitionRule
-    ) -> Callable[[int], Tensor]:
-        """Return what chooses the next point (1, d) in this round when so many are pending; a rule was the first's."""
-        config = self._config
-        beta, objective, candidates = cast(Width, config.width)(state.surrogate), config.objective, config.candidates
-        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(config, state, objective), ahead)
-
-        def choose(pending: int) -> Tensor:
-            rule = first if first is config.acquisition else rule_in(config, state, pending)
-            found = offer.chosen(sought, rule, beta, seed_for(config.seed, state.round, f"ask {pending}"))
-            return as_told(candidates, found) if candidates.is_timed else found
-
-        return choose
+        if not self._warned_of_clipping and after.spec.prior.floor > -math.inf:
+            self._warned_of_clipping = warn_of_clipping(self._state, after, stacklevel)
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

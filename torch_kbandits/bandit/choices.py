@@ -1,21 +1,20 @@
 """How choices are made of what a bandit knows: its rule, objectives and limits, and how batches fill."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
-from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
-from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.selection import (
     ConstrainedOutcome,
@@ -24,8 +23,12 @@ from torch_kbandits.selection import (
     ObjectivePosterior,
     ObjectiveSet,
     Playable,
+    ScalarizedFantasy,
     among,
 )
+
+#: Points that ``ask(None)`` returns at most.
+_LARGEST_BATCH = 10_000
 
 
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
@@ -33,9 +36,8 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
     number = state.ledger.num_learned
     is_fitted = config.is_fitted(number)
     if config.objective is not None:
-        places = [_place(config, name) for name in config.objective.names]
-        known = [(config.of_outcomes[at - 1], state.outcomes[at - 1]) if at else (config, state) for at in places]
-        is_fitted = all(own.is_fitted(each.ledger.num_learned) for own, each in known)
+        sought = _sought(config, state, config.objective)
+        is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
     return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
@@ -49,48 +51,31 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
 
 def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
     """Return the objectives of a bandit with their posteriors."""
-    members = []
-    for name in objective.names:
-        place, dropped = _place(config, name), 0
-        surrogate, pending = state.surrogate, state.ledger.outstanding
-        if place:
-            surrogate, pending = state.outcomes[place - 1].surrogate, state.ledger.pending.points
-            dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
-        members.append(
-            ObjectivePosterior(
-                maximize=objective.objectives[name] == "maximize",
-                surrogate=surrogate,
-                beta=cast(Width, config.width)(surrogate),
-                pending=pending,
-                place=place,
-                dropped=dropped,
-            )
+    members = [
+        ObjectivePosterior(
+            maximize=objective.objectives[name] == "maximize",
+            surrogate=known.surrogate,
+            beta=cast(Width, config.width)(known.surrogate),
+            pending=state.ledger.pending.points if place else state.ledger.outstanding,
+            place=place,
+            dropped=config.hidden_columns - own.hidden_columns,
         )
+        for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True)
+    ]
     return ObjectiveSet(objective, members, state.surrogate)
 
 
-def _place(config: BanditConfig, name: str) -> int:
-    """Return the place of an objective: 0 of the reward, and 1 and on of outcomes."""
-    return [REWARD, *(each.name for each in config.declared)].index(name)
-
-
-def all_settled(config: BanditConfig, state: State) -> State:
-    """Return what is known under priors that are fitted, also before the first fits are due; see ``settled``.
-
-    Those of outcomes are where these are objectives.
-    """
-    state = settled(config, state)
-    if config.objective is None:
-        return state
-    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, state.outcomes, strict=True))
-    return replace(state, outcomes=outcomes)
+def _sought(config: BanditConfig, state: State, objective: Scalarization) -> list[tuple[int, BanditConfig, State]]:
+    """Return the place of each objective, 0 of the reward and 1 and on of outcomes, and what is known of it."""
+    names = [REWARD, *(each.name for each in config.declared)]
+    known = [(config, state), *zip(config.of_outcomes, state.outcomes, strict=True)]
+    return [(place, *known[place]) for place in map(names.index, objective.names)]
 
 
 def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False) -> ConstraintSet | None:
-    """Return the limits with the posteriors of their outcomes, and the model of failures once a play failed.
+    """Return the limits, with the posteriors of their outcomes, and the model of failures; None where nothing limits.
 
-    Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
-    or has a second chance. It is None where nothing limits what may be played.
+    Plainly, limits that are kept where they may be are kept where the posterior mean keeps them, and nothing waits.
     """
     if not config.constraints and state.failures is None:
         return None
@@ -115,55 +100,48 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
     return ConstraintSet(outcomes, state.surrogate.played, model)
 
 
-class Batches(NamedTuple):
-    """The batches of a bandit.
+def with_chosen(
+    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None
+) -> FantasyPosterior:
+    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete."""
+    first, rule, candidates = rule_in(config, state), config.batches, config.candidates
+    offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
+    beta, objective = cast(Width, config.width)(state.surrogate), config.objective
+    sought = ahead if objective is None else ScalarizedFantasy(objectives_of(config, state, objective), ahead)
+    repeats = rule is not None and rule.repeats_points
+    # What failed is not played again at once.
+    failures = state.failures if repeats else None
+    waiting = [] if failures is None else [each.point for each in failures.waiting(state.round)]
+    if q is None and rule is None:
+        raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
+    # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting):
+        raise InputError(
+            f"The batch of {len(known.pending)} point(s) is complete: tell the {number} pending one(s), or give q to "
+            "go on without their rewards."
+        )
+    size = known.num_pending + (_LARGEST_BATCH if q is None else q)
+    while (number := ahead.num_pending) < size:
+        if repeats and _may_repeat(config, ahead, waiting) and (again := cast(Any, rule).repeats(ahead)):
+            ahead.add(ahead.pending[:1], min(again, size - number))
+        else:
+            now = first if first is config.acquisition else rule_in(config, state, number)
+            found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
+            ahead.add(as_told(candidates, found) if candidates.is_timed else found)
+        if q is None and is_batch_complete(config, ahead, waiting):
+            break
+    return ahead
 
-    Attributes:
-        rule: None where there are none, and every reward is learned at once.
-        candidates: what may be played. Logged data and other workers may bring other points: none is played again.
-        waiting: points (d,) that failed and are not played again at once.
-    """
 
-    rule: BatchRule | None
-    candidates: Candidates
-    waiting: Sequence[Tensor] = ()
+def is_batch_complete(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+    """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
+    rule = config.batches
+    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting)):
+        return True
+    return rule.is_complete(posterior)
 
-    def is_complete(self, posterior: FantasyPosterior) -> bool:
-        """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
-        if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
-            return True
-        return self.rule.is_complete(posterior)
 
-    def fill(
-        self, ahead: FantasyPosterior, size: int, choose: Callable[[int], Tensor], *, until_complete: bool
-    ) -> None:
-        """Make points pending until there are so many, or until the rule says that the batch is complete.
-
-        ``ahead`` changes; ``choose`` returns the point (1, d) to add when so many are pending.
-        """
-        while (number := ahead.num_pending) < size:
-            again = 0
-            if self.rule is not None and self.rule.repeats_points and self._may_play_first(ahead):
-                again = cast(Any, self.rule).repeats(ahead)
-            if again:
-                ahead.add(ahead.pending[:1], min(again, size - number))
-            else:
-                ahead.add(choose(number))
-            if until_complete and self.is_complete(ahead):
-                return
-
-    def require_open(self, ahead: FantasyPosterior, num_pending: int) -> None:
-        """Refuse to fill a batch without a rule, or one that is complete, of which so many points are not told."""
-        if self.rule is None:
-            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
-        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
-        if num_pending and self.is_complete(ahead):
-            raise InputError(
-                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {num_pending} pending one(s), or "
-                "give q to go on without their rewards."
-            )
-
-    def _may_play_first(self, posterior: FantasyPosterior) -> bool:
-        first = posterior.pending[:1]
-        may = len(first) == 1 and bool(self.candidates.offers(first))
-        return may and not bool(among(first, self.waiting).any())
+def _may_repeat(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+    """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
+    first = posterior.pending[:1]
+    return len(first) == 1 and bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())

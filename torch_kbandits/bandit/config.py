@@ -63,10 +63,7 @@ class Advice(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SurrogateSpec:
-    """What is taken for true of the function at one time, its noise, and which observations count at a time.
-
-    The mean is that of points as the candidates have them; None for zero.
-    """
+    """What is taken for true of the function and its noise; the mean is that of all points, None for zero."""
 
     prior: Prior
     memory: Memory | None
@@ -139,25 +136,20 @@ class BanditConfig:
 
     @cached_property
     def has_clock(self) -> bool:
-        """Whether it matters when something is asked or told."""
-        return bool(self._dating) or self.candidates.is_timed
+        """Whether it matters when something is asked or told: for rewards or an outcome."""
+        return self.candidates.is_timed or bool(self.all_memories or _known(*(each.memory for each in self.declared)))
 
     @property
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
         return Clock(matters=self.has_clock)
 
-    @property
-    def _dating(self) -> tuple[Memory, ...]:
-        """The memories for which time matters: of rewards and of outcomes."""
-        return *self.all_memories, *_known(*(each.memory for each in self.declared))
-
     @cached_property
     def hidden_columns(self) -> int:
         """How many columns of points, the first, the kernel given does not see: a time that a memory or mean needs."""
-        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
-        needs = [each.needs_time_column for each in self._dating] + [depends_on_time(each.mean) for each in priors]
-        return int(any(needs))
+        memories = [*self.all_memories, *_known(*(each.memory for each in self.declared))]
+        means = [each.mean for each in (self.prior, *self._variants, *(each.prior for each in self.declared))]
+        return int(any(each.needs_time_column for each in memories) or any(map(depends_on_time, means)))
 
     @cached_property
     def own_columns(self) -> int:
@@ -289,8 +281,7 @@ class BanditConfig:
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
         """The numbers and prior means of the outcomes whose posteriors differ from that of rewards in the mean alone.
 
-        They do under the same assumptions, if each play is learned when it is told, all of it was measured, and nothing
-        is decided by rewards alone. Several objectives draw from their posteriors, which takes one of its own.
+        Each play is learned when it is told, all of it measured, and nothing is decided by rewards alone.
         """
         deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective, self.learning
         if self.num_stages or _known(*deciding):
@@ -421,8 +412,3 @@ def _known(*words: Any) -> tuple[Any, ...]:
 def beside(host: Surrogate, outcome: int) -> GaussianSurrogate | None:
     """Return the posterior of the outcome of a number beside that of rewards; None if it has its own."""
     return host.seen_as(outcome) if isinstance(host, GaussianSurrogate) else None
-
-
-def number_beside(surrogate: Surrogate) -> int | None:
-    """Return the number of the outcome that a surrogate beside that of rewards is about; None for another surrogate."""
-    return surrogate.outcome if isinstance(surrogate, GaussianSurrogate) else None

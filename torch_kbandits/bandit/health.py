@@ -1,23 +1,36 @@
-"""Is it well? What a bandit's predictions, plays, dictionary and calls look like, as one value and as text."""
+"""Is it well? What predictions, plays, dictionary and calls look like, what the theorem says, and warnings."""
 
 import json
 import math
 import re
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Predictions
+from torch_kbandits.bandit.residuals import BAND, FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.errors import InputError
+from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
+from torch_kbandits.confidence.guarantee import Circumstances, precise
+from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
+from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.observations.history import History
+from torch_kbandits.priors import Prior
 
+#: In single precision a regularization below this fraction of the prior variance drowns in rounding.
+_FLOAT32_REGULARIZATION = 1e-4
+#: So many rewards say whether a prior mean is far off: by more standard deviations than ``_FAR`` all of them.
+FIRST_REWARDS, _FAR = 3, 10.0
 #: Of so many calls, the latest, the times are kept.
 LAST_CALLS = 100
 #: Where a dictionary counts as accurate: the factor of BKB's theorem at ε = 1/2.
@@ -57,9 +70,7 @@ class Health:
     flagged_round: int | None = _metric("flagged_round", "the round in which it first did.")
     rounds_flagged: int | None = _metric("flagged_rounds", "how many rounds were begun since.")
     slack_round: int | None = _metric("slack_round", "the round in which the bet that bands are too wide did.")
-    best_share: float | None = _metric(
-        "best_share_ratio", "the share of the last 100 plays within √λ of the best mean."
-    )
+    best_share: float | None = _metric("best_share_ratio", "the share of the last 100 plays within √λ of the best.")
     dictionary_size: int = _metric("dictionary_points", "m; of an exact posterior how many points count.")
     variance_ratio_least: float | None = _metric("variance_ratio_least", "see ``DictionaryQuality``, if measured.")
     variance_ratio_largest: float | None = _metric("variance_ratio_largest", "the largest one.")
@@ -119,10 +130,10 @@ def examined(
     config: BanditConfig, state: State, seconds: Mapping[str, Sequence[float]], quality: DictionaryQuality | None
 ) -> Health:
     """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary."""
-    known, ledger, flags, notes = state.residuals, state.ledger, list[str](), list[str]()
+    known, ledger, flags, notes = state.predictions.judged, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    for name, each in zip(names, (known, *(outcome.residuals for outcome in state.outcomes)), strict=True):
+    for name, each in zip(names, (known, *(outcome.predictions.judged for outcome in state.outcomes)), strict=True):
         flags += [_misfit(name, each)] if each.flagged is not None else []
         if each.slack_since is not None:
             notes.append(
@@ -146,7 +157,7 @@ def examined(
         num_residuals=known.number,
         residuals_since=known.since,
         coverage=known.covered / known.number if known.number else None,
-        recent_coverage=known.recent_covered / len(recent) if recent else None,
+        recent_coverage=sum(abs(z) <= BAND for z in recent) / len(recent) if recent else None,
         recent_mean=statistics.fmean(recent) if recent else None,
         recent_spread=_spread(known) if recent else None,
         log_evidence=known.misfit.log_evidence,
@@ -207,3 +218,77 @@ def _misfit(what: str, known: Predictions) -> str:
         f"{what} lie {said} their predictions {since}: {cause}. Then {advice}. Flagged in round {known.flagged}; a "
         f"right model has at most {100.0 * FALSE_ALARM:g} % chance of that, ever."
     )
+
+
+def guarantee(
+    config: BanditConfig, prior: Prior, state: State, ratio: float = 1.0, quality: DictionaryQuality | None = None
+) -> Guarantee:
+    """Return what the width's theorem says of a state; without a batch rule variances shrink by a ratio."""
+    arms, batches = untimed(config.candidates), config.batches
+    source: ArmSource | None = getattr(arms, "source", None)
+    forgetting = ["a restart"] * (state.ledger.num_forgotten > 0)
+    forgetting += [repr(config.trigger)] * (config.trigger is not None)
+    forgetting += [repr(memory) for memory in config.all_memories if memory.forgets]
+    circumstances = Circumstances(
+        num_rewards=state.ledger.num_observations,
+        learns_residual=state.surrogate.learns_residual,
+        ratio=ratio if batches is None else batches.largest_ratio,
+        quality=quality,
+        regularization=prior.regularization,
+        noise_scale=config.noise_scale,
+        dictionary=config.dictionary,
+        forgets_by=" and ".join(dict.fromkeys(forgetting)) or None,
+        prior="fitted" if config.learns_units else "given" if config.family is None else "one of several",
+        num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
+        is_staged=config.acquisition.num_stages > 0,
+        theory=config.theory if isinstance(config.width, ConstantWidth) else None,
+    )
+    of_width = cast(Width, config.width).guarantee(circumstances)
+    if config.learns_units:
+        return of_width
+    example, level = config.candidates.example, config.start.regularization
+    is_precise, said = True, f"{example.dtype} is enough for regularization={level:g}."
+    if example.dtype != torch.float64:
+        with torch.no_grad():
+            scale = float(prior_variance(deepcopy(config.start.kernel).to(example), example).max())
+        if level < _FLOAT32_REGULARIZATION * scale:
+            is_precise, said = False, f"regularization={level:g} drowns in rounding of {example.dtype}: use float64."
+    return replace(of_width, assumptions=(*of_width.assumptions, *precise(is_precise, said)))
+
+
+def warn_of_failing(config: BanditConfig, state: State, stacklevel: int) -> None:
+    """Say which assumptions of the theorem the settings break, if any, as many calls above."""
+    if (said := guarantee(config, config.start, state).warning) is not None:
+        warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
+    """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
+    told = told.rewarded
+    if config.learns_units or not len(told.Y):
+        return
+    with torch.no_grad():
+        expected = config.spec.expected(told.X)
+    least, largest = (told.Y - expected).aminmax()
+    scale = (float(kernel_bound) + config.start.regularization) ** 0.5
+    if max(float(least), -float(largest)) > _FAR * scale:
+        said = (
+            f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
+            f"{float(expected.mean()):.4g} ± {scale:.3g} was expected: points not tried look far worse or better "
+            "than any other. Give mean=, what is expected of rewards, or subtract it and scale them."
+        )
+        warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_clipping(before: State, after: State, stacklevel: int) -> bool:
+    """Say, so many calls above, that rewards count as if they were higher if they do now; return whether they do."""
+    floor, was_fitted = after.spec.prior.floor, after.last_fit is not before.last_fit
+    Y = after.ledger.history_since(0 if was_fitted else before.ledger.num_observations).Y
+    if not len(below := Y[floor > Y]):
+        return False
+    said = (
+        f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as {floor:.6g}, "
+        "so that the others can be told apart, as is right for penalties. Of losses whose mean matters say clip=False."
+    )
+    warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)
+    return True

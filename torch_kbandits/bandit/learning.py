@@ -1,30 +1,23 @@
 """How what a bandit knows changes with each round: functions from one state to the next."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
-from torch_kbandits.bandit.choices import Batches
-from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
-from torch_kbandits.bandit.failures import failures_after
-from torch_kbandits.bandit.relearning import (
-    relearned,
-    with_chosen_memory,
-    with_memory,
-    with_prior,
-)
+from torch_kbandits.bandit.choices import is_batch_complete
+from torch_kbandits.bandit.config import BanditConfig, beside
+from torch_kbandits.bandit.relearning import failures_after, relearned, with_chosen_memory, with_prior
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History, checked_history, joined
+from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
@@ -58,88 +51,94 @@ def without_expired(config: BanditConfig, state: State) -> State:
     return learned(config, state, told, left)
 
 
+def round_of(
+    config: BanditConfig,
+    state: State,
+    X: Tensor,
+    rows: Sequence[int],
+    *,
+    y: Any = None,
+    outcomes: Mapping[str, Any] | None = None,
+    failed: Any = False,
+    time: Any = None,
+) -> tuple[Round, bool]:
+    """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
+    asked, columns = state.ledger.pending, None
+    if outcomes is not None or config.declared:
+        columns = measured(outcomes, [each.name for each in config.declared], X)
+    is_rewarded = failed is False and y is not None
+    is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
+    clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
+    if times is not None and config.own_columns:
+        X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
+    if is_over:
+        Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
+    else:
+        Y = torch.full_like(X[:, 0], torch.nan)
+    lost = None if columns is None else Y.isnan() & is_over
+    return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+
+
 def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
     """Return what is known once all that was told is forgotten; points stay pending. A surrogate may be given."""
     told, outcomes = surrogate, list[State]()
     if told is None:
         told = config.surrogate(state.spec).at(state.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
+        outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
     ledger = replace(state.ledger, held=(), num_forgotten=state.ledger.num_observations)
     after = replace(state, ledger=ledger, told=told, answers=(), outcomes=tuple(outcomes))
-    return replace(after, predictions=Predictions.none(state.round), failures=None)
+    return replace(after, predictions=Predictions(state.round), failures=None)
 
 
 def learned(
-    config: BanditConfig, state: State, told: Round, pending: Pending, ahead: FantasyPosterior | None = None
-) -> State:
-    """Return what is known after a round, given what remains pending and, if known, the posterior with the batch."""
-    if not config.of_outcomes:
-        return _with_rewards(config, state, told, pending, ahead)
-    return _learned(config, state, told, pending, ahead, range(len(config.of_outcomes)))
-
-
-def _learned(
     config: BanditConfig,
     state: State,
     told: Round,
     pending: Pending,
-    ahead: FantasyPosterior | None,
-    numbers: Collection[int],
+    ahead: FantasyPosterior | None = None,
+    numbers: Collection[int] | None = None,
 ) -> State:
-    """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
-    start = state.at(told.clock) if any(map(_shares, state.outcomes)) else state
+    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch.
+
+    Of outcomes those of some numbers learn it; None for all.
+    """
+    if not config.of_outcomes:
+        return _with_rewards(config, state, told, pending, ahead)
+    numbers = range(len(config.of_outcomes)) if numbers is None else numbers
+    start = state.at(told.clock) if any(each.is_beside for each in state.outcomes) else state
     # Before rewards are learned, since what comes after writes over features that a prediction reads.
-    judged = {number: _judged(config, start, told, number) for number in numbers if _shares(start.outcomes[number])}
+    judged = {number: _judged(config, start, told, number) for number in numbers if start.outcomes[number].is_beside}
     after = _with_rewards(config, start, told, pending, ahead if start.told is state.told else None)
     outcomes = list(after.outcomes)
     for number in numbers:
         own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
+        known, left = replace(known, round=state.round), known.ledger.pending
         part = own_round(config, own, told, number)
-        if part is not None and _shares(known):
-            known = _told_beside(known, part, state.round, after.told)
+        if part is not None and known.is_beside:
+            host = cast(Surrogate, beside(after.told, number))
+            known = replace(_noted(known, _as_told(known, part), (), left, part.clock), told=host)
         elif part is not None:
-            known = _with_rewards(own, replace(known, round=state.round), part, known.ledger.pending, None)
+            known = _with_rewards(own, known, part, left, None)
         outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
     return replace(after, outcomes=tuple(outcomes))
 
 
-def _shares(outcome: State) -> bool:
-    """Say whether the posterior of an outcome is beside that of rewards."""
-    return number_beside(outcome.told) is not None
-
-
 def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
-    """Return what is known of an outcome beside rewards once its predictions of a round were judged.
-
-    If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
-    """
+    """Return what is known of an outcome beside rewards once its predictions of a round were judged."""
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
-        return _apart(own, known)
-    part = cast(Round, own_round(config, own, told, number))
-    residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
-    return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-
-
-def _told_beside(known: State, part: Round, number: int, host: Surrogate) -> State:
-    """Return what is known of an outcome after the round of a number that the host, the rewards' surrogate, learned."""
-    told = _as_told(replace(known, round=number), part)
-    after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
-    return replace(after, told=cast(Surrogate, beside(host, cast(int, number_beside(known.told)))))
-
-
-def _apart(own: BanditConfig, known: State) -> State:
-    """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
-
-    Cost: that of the posterior, computed afresh.
-    """
+    if bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
+        part = cast(Round, own_round(config, own, told, number))
+        before = _predicted(own, known, part.X, part.times)
+        residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
+        return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
+    # Not all of the round was measured, or has rewards: from now on it has a posterior of its own, computed afresh.
     ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
-    told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    if len(told.X):
+    history = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+    if len(history.X):
         points = known.told.inducing_points
         dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
-        surrogate = surrogate.restored(told, dictionary)
+        surrogate = surrogate.restored(history, dictionary)
     return replace(known, told=surrogate)
 
 
@@ -168,7 +167,7 @@ def _with_rewards(
     if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
         trigger = None
     before = _predicted(config, state, X, times, judges_all=trigger is not None)
-    residuals = _residuals(before, Y)
+    residuals = [] if before is None else standardized(Y, before.mean, before.variance, before.noise)
     if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
     told = _as_told(state, new)
@@ -180,13 +179,15 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(config, after)
+        ledger, known_blocks = after.ledger.in_one_part, (after.summaries, after.compared)
+        spec, summaries, compared = with_chosen_memory(config, after.spec, ledger.told[0], *known_blocks)
+        after = changed(after, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
     if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
     if after.spec is not state.spec:
         is_refitted = after.spec.prior is not state.spec.prior
-        return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
+        return relearned(config, changed(after, predictions=Predictions(number) if is_refitted else judged))
     surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
@@ -204,8 +205,7 @@ def _predicted(
 ) -> Prediction | None:
     """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
 
-    A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
-    It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
+    It is None where nothing is expected of rewards: under a prior that is to be fitted and was not yet.
     """
     if not judges_all:
         if not X.shape[0] or not config.is_prior_known(state.last_fit):
@@ -216,13 +216,6 @@ def _predicted(
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise)
-
-
-def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
-    """Return the standardised residuals of rewards (q,); none where nothing was expected of them."""
-    if before is None or before.known is None or before.noise is None:
-        return []
-    return standardized(Y, before.mean, before.variance, before.noise)
 
 
 def _as_told(state: State, new: Round) -> History:
@@ -251,13 +244,13 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
         told, end = history.rows(slice(end, end + number)), end + number
         rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
     before, numbers = state.outcomes, range(len(config.of_outcomes))
-    together = [number for number in numbers if _shares(before[number])]
+    together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well
         together = list(numbers)
     if config.trigger is not None or together:
         for told in rounds:
             pending = state.ledger.pending.without(told.X, config.own_columns)
-            state = _learned(config, state, told, pending, None, together)
+            state = learned(config, state, told, pending, None, together)
     else:
         state = _with_rounds(config, state, rounds)
     outcomes = list(state.outcomes)
@@ -282,7 +275,7 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
             if noted.last_fit is not start.last_fit or noted.spec is not start.spec:
                 done, start = number, noted
         if done:
-            state = relearned(config, replace(start, predictions=Predictions.none(start.round)))
+            state = relearned(config, replace(start, predictions=Predictions(start.round)))
     for told in rounds[done:]:
         if told is None:
             state = replace(state, round=state.round + 1)
@@ -293,44 +286,23 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
 
 
 def _decides_nothing(config: BanditConfig) -> bool:
-    """Say whether of posteriors under a prior that is fitted again nothing stays: nothing was decided by them.
-
-    A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
-    under noise that grows λ decides which observations count.
-    """
+    """Say whether of posteriors under a prior that is fitted again nothing stays, as nothing was decided by them."""
     deciding = (config.trigger, config.batches, config.memories)
     if config.learning is None or any(piece is not None for piece in deciding):
         return False
+    # Under noise that grows λ decides which observations count.
     return config.learning.learn_memory or config.memory is None or config.memory.keeps_noise
-
-
-def consulted(config: BanditConfig, state: State) -> tuple[tuple[float, Answers], ...]:
-    """Return what an expert said in this round, who is asked now if that was not done at this time."""
-    if config.advice is None or state.answers_now is not None:
-        return state.answers
-    told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
-    said = config.advice.answers(told, state.told.kernel, state.round, state.clock, config.seed)
-    return (*state.answers, (state.clock.now, said))
-
-
-def probabilities(config: BanditConfig, state: State) -> tuple[float, ...]:
-    """Return those from which the memory in force was drawn; none where it is not chosen."""
-    return () if config.memories is None else config.memories.choice(state.summaries, config.seed).probabilities
 
 
 def _is_complete(
     config: BanditConfig, told: History, held: History, surrogate: Surrogate, ahead: FantasyPosterior | None
 ) -> bool:
-    """Say whether points held are a complete batch, the last of them just told.
-
-    Of thousands, which cost their square, the first may do.
-    """
-    batches = Batches(config.batches, config.candidates, [*told.X[told.lost]])
+    """Say whether points held are a complete batch, the last of them just told."""
     if not len(held.X):
         return False
+    waiting, first = [*told.X[told.lost]], held.rows(slice(_FIRST_LOOKED_AT))
     if ahead is not None and ahead.looks_from(held.X, held.stages):
-        return batches.is_complete(ahead)
-    first = held.rows(slice(_FIRST_LOOKED_AT))
-    is_complete = batches.is_complete(surrogate.fantasized(first.X, first.stages))
-    more = len(held.X) > len(first.X)
-    return is_complete or (more and batches.is_complete(surrogate.fantasized(held.X, held.stages)))
+        return is_batch_complete(config, ahead, waiting)
+    # Of thousands, which cost their square, the first may do.
+    parts = (first, held) if len(held.X) > len(first.X) else (held,)
+    return any(is_batch_complete(config, surrogate.fantasized(part.X, part.stages), waiting) for part in parts)

@@ -1,42 +1,40 @@
-"""What is known under another spec, a prior that is fitted or a memory that is chosen: all is learned anew."""
+"""What is known under another spec, a prior that is fitted or a memory that is chosen; and of plays that failed."""
 
 from dataclasses import replace
 from typing import Any, cast
 
+import torch
+
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.state import ComparedPosterior, State
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
-from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.observations.ledger import Ledger
+from torch_kbandits.priors import LearnedPrior, Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.priors.marginal import TrainingData
-from torch_kbandits.selection import Surrogate
+from torch_kbandits.selection import FeasibilityModel, Surrogate
 
+#: The probability of failure where nothing was played.
+_BASE_RATE = 0.1
+
+#: The noise variance of a failure, in prior variances of the function that it is of: a point that failed in its only
+#: play fails again with 0.96, one that failed in one of two plays with 0.49.
+_NOISE = 0.05
 #: From so many rewards on a fit is diagnosed; of fewer much is odd.
 _ENOUGH = 50
 
 
 def relearned(config: BanditConfig, state: State) -> State:
-    """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays.
-
-    Cost: that of the posterior, computed afresh unless a rival is.
-    """
+    """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays."""
     ledger, now = state.ledger.in_one_part, state.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     surrogate, _ = _believed(config, told, state.spec, now, state.compared, ledger.num_learned)
     failures = failures_in(config, ledger, state.spec, now)
     return changed(state, ledger=ledger, told=surrogate, failures=failures)
-
-
-def with_memory(config: BanditConfig, state: State) -> State:
-    """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
-    ledger = state.ledger.in_one_part
-    before = state.summaries, state.compared
-    spec, summaries, compared = with_chosen_memory(config, state.spec, ledger.told[0], *before)
-    return changed(state, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
 
 
 def with_chosen_memory(
@@ -48,7 +46,7 @@ def with_chosen_memory(
 ) -> tuple[SurrogateSpec, tuple[Any, ...], tuple[ComparedPosterior, ...]]:
     """Return a spec with the memory chosen after a history, the summaries of its blocks, and the posteriors compared.
 
-    The choice rests on the summaries, and these on the posteriors. Known are those of an earlier part of the history.
+    Known are summaries and posteriors of an earlier part of the history.
     """
     if config.memories is None:
         return spec, (), ()
@@ -64,7 +62,10 @@ def with_chosen_memory(
 
 
 def settled(config: BanditConfig, state: State) -> State:
-    """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
+    """Return what is known under priors that are fitted, also before the first fits are due; of outcomes if sought."""
+    if config.objective is not None:
+        outcomes = tuple(settled(*each) for each in zip(config.of_outcomes, state.outcomes, strict=True))
+        state = replace(state, outcomes=outcomes)
     if config.learning is None or state.last_fit.number:
         return state
     after = with_prior(config, state, early=True)
@@ -72,10 +73,7 @@ def settled(config: BanditConfig, state: State) -> State:
 
 
 def recalled(config: BanditConfig, state: State) -> State:
-    """Return what was known when something counted last, if nothing does now: before a restart, or long ago.
-
-    As it is where something counts, or nothing ever did.
-    """
+    """Return what was known when something counted last, if nothing does now: before a restart, or long ago."""
     ledger = state.ledger.in_one_part
     learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
     if state.surrogate.num_observations or not len(learned.X):
@@ -151,10 +149,7 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Surrogate, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of the observations that count under a spec at a time, and those to be compared next.
-
-    It goes on from one compared before that is of a part of the history. ``num_learned`` counts from the first ever.
-    """
+    """Return the posterior of the observations that count under a spec, and those to be compared next."""
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
     new = told if known is None else told.rows(slice(len(known.told.X), None))
@@ -168,3 +163,46 @@ def _believed(
         return surrogate, ()
     others = (each for each in compared if each.prior is prior and each.memory != memory)
     return surrogate, (*others, ComparedPosterior(prior, memory, now, told, surrogate))
+
+
+def failures_after(
+    config: BanditConfig, known: FeasibilityModel | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
+) -> FeasibilityModel | None:
+    """Return what plays that failed say after a round, in which the first did, or one did before."""
+    if known is None:
+        return failures_in(config, ledger, spec, now)
+    surrogate, marked = known.surrogate, _marked(new)
+    if len(marked.X):
+        generator = config.dictionary_generator(ledger.num_observations - len(new.X))
+        surrogate = surrogate.learned(marked, config.dictionary, generator)
+    return known.told(new, surrogate.at(now))
+
+
+def failures_in(
+    config: BanditConfig, ledger: Ledger, spec: SurrogateSpec, now: float, dictionary: Selection | None = None
+) -> FeasibilityModel | None:
+    """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
+    told = ledger.history_since(ledger.num_forgotten)
+    if not bool(told.lost.any()):
+        return None
+    surrogate = config.plain_surrogate(_spec_of_failures(config, spec)).at(now)
+    if dictionary is None:
+        surrogate = config.learned_in_passes(surrogate, _marked(told), ledger.num_observations)
+    else:
+        surrogate = surrogate.restored(_marked(told), dictionary)
+    return FeasibilityModel(surrogate, config.own_columns, config.candidates.context_dim).told(told, surrogate)
+
+
+def _marked(told: History) -> History:
+    """Return plays that are over, with 1 for those that failed in the place of a reward, 0 for the others."""
+    told = told.over
+    return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
+
+
+def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:
+    """Return what is taken for true of failures: they vary with points as rewards do."""
+    level, memory = _NOISE * float(config.plain_surrogate(spec).kernel_bound()), spec.memory
+    none = torch.zeros(1, dtype=torch.float64)
+    if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
+        level = spec.prior.regularization
+    return config.spec_of(Prior(spec.prior.kernel, level, _BASE_RATE), memory)

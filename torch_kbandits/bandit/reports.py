@@ -1,6 +1,5 @@
 """What a bandit knows and what is to be said of it: its posterior, its history, its guarantee and its health."""
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,12 +14,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
-from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.bandit.guarantees import guarantee
-from torch_kbandits.bandit.health import Health, examined
-from torch_kbandits.bandit.learning import probabilities
-from torch_kbandits.bandit.relearning import recalled
+from torch_kbandits.bandit.health import Health, examined, guarantee
+from torch_kbandits.bandit.learning import without_expired
+from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
@@ -48,8 +46,7 @@ _NOTHING = nullcontext()
 def _synchronized(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that runs when no other thread runs one of its object, always in torch's usual modes.
 
-    So what a call computes is the same, and can be changed and differentiated later, under ``torch.no_grad``,
-    ``torch.inference_mode`` or another default device. It may call others.
+    So what a call computes does not depend on ``torch.no_grad``, ``torch.inference_mode`` or another default device.
     """
 
     @wraps(method)
@@ -79,7 +76,7 @@ def _synchronize(kind: type) -> None:
             setattr(kind, name, classmethod(_synchronized(member.__func__)))
 
 
-class BanditReports(ABC):
+class BanditReports:
     """What can be read from a bandit, which ``Bandit`` changes. Public calls, also of subclasses, run one at a time.
 
     A copy, shallow or deep, is independent.
@@ -89,6 +86,7 @@ class BanditReports(ABC):
     width: Width
     _config: BanditConfig
     _state: State
+    _cached_fantasy: tuple[State, FantasyPosterior] | None
     _shown: tuple[Surrogate, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
@@ -141,15 +139,15 @@ class BanditReports(ABC):
     @property
     def memory_probabilities(self) -> tuple[float, ...]:
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._config, self._state)
+        choice, seed = self._config.memories, self._config.seed
+        return () if choice is None else choice.choice(self._state.summaries, seed).probabilities
 
     @property
     def model_weights(self) -> tuple[float, ...]:
         """How probable each hypothesis of the family is, in the order given; none without a family.
 
         Under ``Balancing`` and ``Elimination`` they are the same for all that take part, and 0 for those rejected.
-        ``model``, ``beta``, ``recommend``, ``memory`` and ``inducing_points`` are those of the hypothesis that leads:
-        the one that plays next, or else the most probable.
+        Other attributes are those of the hypothesis that leads: that plays next, or else is the most probable.
         """
         told = self._state.told
         return told.weights if isinstance(told, EnsembleSurrogate) else ()
@@ -162,39 +160,27 @@ class BanditReports(ABC):
     def guarantee(self, *, check: bool = False) -> Guarantee:
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
-        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing, unless ``check`` measures it by ``dictionary_quality``. Without a batch rule it is about the
-        next choice, see ``pending_variance_ratio``.
+        What only you can know, such as ‖f‖ <= B, is unknown, as is whether a dictionary is accurate where its rule
+        promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice.
         """
-        state = self._state
-        return guarantee(
-            self._config,
-            self._spec.prior.regularization,
-            was_restarted=state.ledger.num_forgotten > 0,
-            num_rewards=state.ledger.num_observations,
-            ratio=self.pending_variance_ratio() if (rule := self._config.batches) is None else rule.largest_ratio,
-            learns_residual=state.surrogate.learns_residual,
-            quality=self._quality(check),
-        )
+        ratio = self.pending_variance_ratio() if self._config.batches is None else 1.0
+        return guarantee(self._config, self._spec.prior, self._state, ratio, self._quality(check))
 
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        A band that is right for what was learned is right for the next choice if β is multiplied by the root of this
-        ratio. So ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
-
-        On arms that stay it is the largest ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such
-        points, at least the ratio at every point and at most the exp(2 C) of GP-BUCB for their information gain C.
+        β times the root of this is right for the next choice if β was for what was learned: ``ScaledWidth(β, C**0.5)``
+        keeps its theorem in a loop that asks while this is at most C. On arms that stay it is the largest ratio over
+        them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at least the ratio at every point and at most
+        the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
         """
         state = self._state
         if not len(state.ledger.outstanding):
             return 1.0
-        ahead = self._ahead_of(state)
-        is_listed = self.candidates.is_lasting and self.candidates.is_finite
-        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
-        return max(1.0, float(ratio))
+        ahead, is_listed = self._ahead_of(state), self.candidates.is_lasting and self.candidates.is_finite
+        return max(1.0, float(ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()))
 
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
@@ -304,7 +290,7 @@ class BanditReports(ABC):
         """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.
 
         It is a regression of 1 for a play that failed and 0 for another under kernel, memory and dictionary of rewards.
-        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell`` and ``ask``.
+        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell``.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
@@ -318,9 +304,9 @@ class BanditReports(ABC):
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
 
-        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
-        largest of theirs. With a context it is a function of the action alone. Thompson sampling makes draws of its
-        own: those of ``ask`` come from another form of the same posterior. The arguments are as in ``ask``.
+        Of a family it is that of the hypothesis that plays next; where several offer their points the largest of
+        theirs. With a context it is a function of the action alone. Draws of Thompson sampling are its own. Arguments
+        are as in ``ask``.
         """
         state, domain = self._now(time, context, candidates)
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
@@ -348,20 +334,19 @@ class BanditReports(ABC):
 
         It is one that may be played; if none of those learned may, the best of the candidates. Of several objectives it
         is that of the scalarised means, with equal weights where they are random. With a context it is the action
-        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. Where the prior is
-        learned and was not fitted yet, that is done for this once. Where nothing counts any more, as just after a
-        restart, it is that of what was learned before. The arguments are as in ``ask``.
+        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. A learned prior that
+        was not fitted yet is, for this once. Where nothing counts any more, as just after a restart, it is that of what
+        was learned before. The arguments are as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
         """
         state, domain = self._now(time, context, candidates)
-        state = recalled(self._config, all_settled(self._config, state))
-        surrogate, keeps = state.surrogate, self.candidates.recommends
+        state = recalled(self._config, settled(self._config, state))
         constraints = constraints_of(self._config, state, plainly=True)
-        objective = self._config.objective
+        objective, keeps = self._config.objective, self.candidates.recommends
         if objective is None and constraints is None:
-            best = surrogate.recommend_in(domain, keeps)
+            best = state.surrogate.recommend_in(domain, keeps)
         else:
             objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
             best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
@@ -369,10 +354,7 @@ class BanditReports(ABC):
         return found[0] if isinstance(found, list) else found
 
     def health(self, *, check: bool = False) -> Health:
-        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
-
-        With ``check`` the dictionary is measured by ``dictionary_quality``.
-        """
+        """Return whether predictions hold, what calls take and so on; ``check`` measures the dictionary, too."""
         return examined(self._config, self._state, self._seconds, self._quality(check))
 
     @property
@@ -385,13 +367,34 @@ class BanditReports(ABC):
         """Return a copy of values where the candidates are."""
         return values.to(self.candidates.device, copy=True)
 
-    @abstractmethod
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
+        state = self._state
+        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
+        domain = self.candidates.in_round(context, candidates, state.clock.now)
+        if (advice := self._config.advice) is None or state.answers_now is not None:
+            return state, domain
+        told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
+        said = advice.answers(told, state.told.kernel, state.round, state.clock, self._config.seed)
+        answers = (*state.answers, (state.clock.now, said))
+        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
+        return changed(state, answers=answers), domain
 
-    @abstractmethod
+    def _known_ahead(self, state: State) -> FantasyPosterior | None:
+        """Return the posterior with the batch so far pending if it was computed already."""
+        if self._cached_fantasy is None:
+            return None
+        known, ahead = self._cached_fantasy
+        if known.ledger.pending is not state.ledger.pending or known.ledger.held is not state.ledger.held:
+            return None
+        return ahead if known is state or known.surrogate is state.surrogate else None
+
     def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
+        if (ahead := self._known_ahead(state)) is None:
+            ahead = state.surrogate.fantasized(state.ledger.outstanding, state.ledger.outstanding_stages)
+            self._cached_fantasy = state, ahead
+        return ahead
 
     def _model_of(self, surrogate: Surrogate) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""

@@ -22,16 +22,9 @@ MOST_JUDGED = 256
 #: So many rounds are judged together.
 _TOGETHER = 64
 #: Half of the quantile range that holds 95 % of a standard normal.
-_BAND = 1.959963984540054
+BAND = 1.959963984540054
 #: Residuals beyond this say no more. A λ that single precision rounds to zero counts as the least number above it.
 _LARGEST, _TINY = 1e6, sys.float_info.min
-
-
-class Alternative(NamedTuple):
-    """What residuals may be if predictions do not hold: N(shift, deviation²) in place of N(0, 1)."""
-
-    shift: float
-    deviation: float
 
 
 class Group(NamedTuple):
@@ -42,13 +35,13 @@ class Group(NamedTuple):
     is_learned: bool
 
 
-#: Bands that are too narrow, and means that lie to one side.
+#: What residuals may be in place of N(0, 1), by mean and deviation: bands that are too narrow, means that are off.
 MISFITS = (
-    *(Alternative(0.0, deviation) for deviation in (1.5, 2.0, 3.0, 5.0)),
-    *(Alternative(sign * size, 1.0) for size in (0.5, 1.0, 2.0) for sign in (-1.0, 1.0)),
+    *((0.0, deviation) for deviation in (1.5, 2.0, 3.0, 5.0)),
+    *((sign * size, 1.0) for size in (0.5, 1.0, 2.0) for sign in (-1.0, 1.0)),
 )
 #: Bands that are too wide.
-SLACKS = (Alternative(0.0, 0.5), Alternative(0.0, 0.25))
+SLACKS = ((0.0, 0.5), (0.0, 0.25))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +58,9 @@ class Surprise:
     1/(2 t ln² t), so that a late change costs little more than an early one.
 
     Source: Ville's inequality (1939) for the bound; Shiryaev (1963) and Roberts (1966) for R_t, where all w_s are 1, so
-    that the mean time to a false alarm is bounded in place of its probability; as an "e-detector" Shin, Ramdas and
-    Rinaldo, 2023. Page's CUSUM (1954) has the largest term of the sum in its place, and the Page–Hinkley test is that
-    for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
+    that the mean time to a false alarm is bounded instead; Shin, Ramdas and Rinaldo, 2023, for the "e-detector". Page's
+    CUSUM (1954) has the largest term of the sum in its place, and the Page–Hinkley test is that for a shift of the
+    mean. Differs: stakes that sum to 1, several alternatives.
 
     Attributes:
         alternatives: shift and deviation of what is bet on, with equal stakes, (a, 2).
@@ -88,7 +81,7 @@ class Surprise:
     log_evidence: float = 0.0
 
     @classmethod
-    def against(cls, alternatives: Sequence[Alternative]) -> Self:
+    def against(cls, alternatives: Sequence[tuple[float, float]]) -> Self:
         """Return a bet on alternatives before any residual."""
         nothing, none = np.full(len(alternatives), -math.inf), np.zeros(len(alternatives), dtype=np.int64)
         return cls(np.array(alternatives, dtype=np.float64), 0, nothing, none, 0, nothing)
@@ -102,10 +95,11 @@ class Surprise:
         return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
 
     @property
-    def leading(self) -> tuple[Alternative, int]:
+    def leading(self) -> tuple[tuple[float, float], int]:
         """The alternative that has earned most, and the round since which."""
         place = int(self.logs.argmax())
-        return Alternative(*self.alternatives[place].tolist()), int(self.starts[place])
+        shift, deviation = self.alternatives[place].tolist()
+        return (shift, deviation), int(self.starts[place])
 
     def state(self) -> dict[str, Any]:
         """Return this as numbers and a tensor (3, a)."""
@@ -125,33 +119,17 @@ _NARROW, _WIDE = Surprise.against(MISFITS), Surprise.against(SLACKS)
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What the one-step predictions since the last restart, or since the prior was fitted last, were worth.
+    """What one-step predictions since the last restart or fit were worth, by their residuals; see ``Health``."""
 
-    The residual of a reward is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before it was told. If prior, noise
-    and memory are right it is N(0, 1) given the past, whatever was played. Residuals are judged many rounds at a time.
-
-    Attributes:
-        since: the round from which on residuals are counted.
-        number: how many were judged; ``covered`` of them lie within ±1.96, and ``recent`` are the last 100.
-        misfit: the bet that bands are too narrow, or means off, which passed 1/α first in the round ``flagged``.
-        slack: the bet that bands are too wide, which did in the round ``slack_since``.
-        waiting: residuals that were not judged, by round.
-    """
-
-    since: int = 0
-    number: int = 0
-    covered: int = 0
-    recent: tuple[float, ...] = ()
-    misfit: Surprise = _NARROW
-    slack: Surprise = _WIDE
-    flagged: int | None = None
-    slack_since: int | None = None
-    waiting: tuple[Group, ...] = ()
-
-    @classmethod
-    def none(cls, since: int) -> Self:
-        """Return them before any residual, which count from a round on."""
-        return cls(since)
+    since: int = 0  # the round from which on residuals are counted
+    number: int = 0  # how many were judged
+    covered: int = 0  # how many of them lie within ±1.96
+    recent: tuple[float, ...] = ()  # the last 100
+    misfit: Surprise = _NARROW  # the bet that bands are too narrow, or means off
+    slack: Surprise = _WIDE  # the bet that bands are too wide
+    flagged: int | None = None  # the round in which ``misfit`` passed 1/α first
+    slack_since: int | None = None  # that in which ``slack`` did
+    waiting: tuple[Group, ...] = ()  # residuals that were not judged, by round
 
     def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
         """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
@@ -165,16 +143,11 @@ class Predictions:
             return self
         (misfit, flagged), (slack, slack_since) = self.misfit.after(self.waiting), self.slack.after(self.waiting)
         new = [z for group in self.waiting for z in group.residuals]
-        return type(self)(
-            self.since,
-            self.number + len(new),
-            self.covered + sum([abs(z) <= _BAND for z in new]),
-            (*self.recent, *new)[-RECENT:],
-            misfit,
-            slack,
-            flagged if self.flagged is None else self.flagged,
-            slack_since if self.slack_since is None else self.slack_since,
-        )
+        number, covered = self.number + len(new), self.covered + sum([abs(z) <= BAND for z in new])
+        flagged = flagged if self.flagged is None else self.flagged
+        slack_since = slack_since if self.slack_since is None else self.slack_since
+        recent = (*self.recent, *new)[-RECENT:]
+        return type(self)(self.since, number, covered, recent, misfit, slack, flagged, slack_since)
 
     def state(self) -> dict[str, Any]:
         """Return these, judged, as numbers and tensors of their own, by name."""
@@ -188,11 +161,6 @@ class Predictions:
         bets = {"misfit": _NARROW.restored(state["misfit"]), "slack": _WIDE.restored(state["slack"])}
         return cls(**{**state, "recent": tuple(state["recent"].tolist()), **bets})
 
-    @property
-    def recent_covered(self) -> int:
-        """How many of the last 100 lie within ±1.96."""
-        return sum(abs(z) <= _BAND for z in self.recent)
-
 
 #: Before any reward.
 NONE_YET = Predictions()
@@ -201,8 +169,7 @@ NONE_YET = Predictions()
 def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:
     """Return the residuals z of those rewards (q,) that are numbers and count, of many those of the first 256.
 
-    Mean and variance are those of the function before, (q,); noise is that of all, 0-dim, or of each, (q,), infinite
-    where a reward does not count.
+    Noise is that of all, 0-dim, or of each, (q,), infinite where a reward does not count.
     """
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, number_beside
-from torch_kbandits.bandit.failures import failures_in
-from torch_kbandits.bandit.relearning import with_chosen_memory
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside
+from torch_kbandits.bandit.relearning import failures_in, with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
@@ -38,8 +37,8 @@ from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.selection import EnsembleSurrogate, Surrogate
 from torch_kbandits.version import __version__
 
-__all__ = ["NotRebuildableError", "check_same", "describe", "loaded", "read", "rebuild", "restored", "save"]
-__all__ += ["settings_of", "state_of", "write"]
+__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored", "save", "settings_of"]
+__all__ += ["state_of", "write"]
 
 #: Versions of the layout of files, and of ``Bandit.state_dict``.
 FILE_FORMAT, STATE_FORMAT = 5, 8
@@ -78,15 +77,11 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
     first, _, body = read_whole(found).partition(b"\n")
     package, wrote, there, layout, digest = (*first[:_LONGEST].decode(errors="replace").split(" "), *[""] * 4)[:5]
     if package != "torch_kbandits" or there != kind:
-        raise DamagedFileError(
-            f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} A state that torch.save wrote is "
-            "for bandit.load_state_dict(torch.load(path, weights_only=True))."
-        )
+        hint = "A state that torch.save wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
+        raise DamagedFileError(f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} {hint}")
     if layout != str(FILE_FORMAT):
-        raise StateMismatchError(
-            f"{found!r} has format {layout}, and torch_kbandits {__version__} reads {FILE_FORMAT}: load it with "
-            f"version {wrote}, which wrote it, or newer."
-        )
+        here, advice = f"torch_kbandits {__version__} reads", f"load it with version {wrote}, which wrote it, or newer"
+        raise StateMismatchError(f"{found!r} has format {layout}, and {here} {FILE_FORMAT}: {advice}.")
     if sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
     line, _, rest = body.partition(b"\n")
@@ -239,10 +234,14 @@ def _checksum(state: Mapping[str, Any]) -> str:
     return sha256(_body({name: part for name, part in state.items() if name != "checksum"})).hexdigest()
 
 
+def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
+    """Return the dictionary of a surrogate, and what its rule wants handed back."""
+    return {"inducing_points": surrogate.inducing_points, "dictionary_weights": surrogate.dictionary_weights}
+
+
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    own = {} if number_beside(known.told) is not None else _dictionary_of(known.told)  # else that of rewards
-    part = own | {"residuals": known.predictions.state()}
+    part = ({} if known.is_beside else _dictionary_of(known.told)) | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -256,27 +255,20 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     return part | {"prior": fitted | known.last_fit._asdict()}
 
 
-def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
-    """Return the dictionary of a surrogate, and what its rule wants handed back."""
-    return {"inducing_points": surrogate.inducing_points, "dictionary_weights": surrogate.dictionary_weights}
-
-
 def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> State:
-    """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
-
-    It is refused unless it is a state of a bandit of this class and configuration. Nothing is fitted again.
-    """
+    """Return what a saved bandit of this class and configuration knew, computed afresh; nothing is fitted again."""
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
-        raise StateMismatchError(
-            f"state must be what bandit.state_dict() returned, got {checks.describe(state)}: load files by Bandit.load."
-        )
+        got = checks.describe(state)
+        raise StateMismatchError(f"state must be what state_dict() of a bandit returned, got {got}: see Bandit.load.")
     if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
-        raise StateMismatchError(
-            f"The state has format {checks.shown(found)} and this version reads {STATE_FORMAT}: load it with the "
-            "version of torch_kbandits that saved it."
-        )
+        advice = f"this version reads {STATE_FORMAT}: load it with the version of torch_kbandits that saved it"
+        raise StateMismatchError(f"The state has format {checks.shown(found)} and {advice}.")
     try:
-        check_same(state["config"], settings(kind, config))
+        saved, here = state["config"], settings(kind, config)
+        names = [key for key in sorted({*saved, *here}, key=str) if saved.get(key, here) != here.get(key, saved)]
+        if names:
+            said = [f"{key}: saved {_shown(saved, key)}, here {_shown(here, key)}" for key in names]
+            raise StateMismatchError(f"The state belongs to another configuration. {'; '.join(said)}.")
         if _checksum(state) != state["checksum"]:
             raise InputError("it is not as it was saved")
         return _restored(config, _copied(state))
@@ -286,19 +278,9 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
         raise StateMismatchError(f"The state is damaged: {error}.") from error
 
 
-def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Refuse settings that differ, naming every difference."""
-
-    def shown(setting: Any) -> str:
-        return setting[:_LONGEST] if isinstance(setting, str) else checks.shown(setting)
-
-    differences = [
-        f"{key}: saved {shown(saved.get(key, 'nothing'))}, here {shown(here.get(key, 'nothing'))}"
-        for key in sorted({*saved, *here}, key=str)
-        if key not in saved or key not in here or saved[key] != here[key]
-    ]
-    if differences:
-        raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    setting = settings.get(name, "nothing")
+    return setting[:_LONGEST] if isinstance(setting, str) else checks.shown(setting)
 
 
 def _restored(config: BanditConfig, state: dict[str, Any]) -> State:

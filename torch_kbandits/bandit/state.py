@@ -1,6 +1,5 @@
 """All that a bandit knows at a moment, as one value, and what a round tells it."""
 
-import math
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple, Self, cast
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
+from torch_kbandits.bandit.config import SurrogateSpec, beside
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -18,19 +17,11 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
-from torch_kbandits.selection import FantasyPosterior, FeasibilityModel, Surrogate
+from torch_kbandits.selection import FeasibilityModel, GaussianSurrogate, Surrogate
 
 
 class ComparedPosterior(NamedTuple):
-    """The posterior of a part of the history under one of several memories.
-
-    Attributes:
-        prior: under which it is.
-        memory: whose it is.
-        now: its time.
-        told: what it learned.
-        surrogate: the posterior.
-    """
+    """The posterior of a part of the history, which it learned, under a prior and one of several memories at a time."""
 
     prior: Prior
     memory: Memory | None
@@ -51,38 +42,21 @@ class ComparedPosterior(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a bandit was told and what follows from it.
+    """What a bandit was told and what follows from it."""
 
-    Attributes:
-        ledger: what was asked and told.
-        clock: what time it is.
-        told: the posterior of the rewards that count.
-        spec: what is taken for true: it says which of them do.
-        round: the number of the current round, counted from 0.
-        summaries: of the blocks that the choice of a memory rests on.
-        answers: what an expert said in this round, by the time of its question.
-        last_fit: when the prior was fitted last, if it is learned.
-        diagnostics: what is odd about that fit.
-        outcomes: what is known of each outcome that is declared, told as if it were the reward.
-        predictions: what they were worth one step ahead since the last restart or fit.
-        failures: what plays that failed say; None while none that counts did.
-        compared: posteriors that were compared to choose a memory, from which later ones go on; they follow from the
-            rest.
-    """
-
-    ledger: Ledger
+    ledger: Ledger  # what was asked and told
     clock: Clock
-    told: Surrogate
-    spec: SurrogateSpec
-    round: int = 0
-    summaries: tuple[Any, ...] = ()
-    answers: tuple[tuple[float, Answers], ...] = ()
-    last_fit: LastFit = NEVER
-    diagnostics: tuple[str, ...] = ()
-    outcomes: tuple["State", ...] = ()
-    predictions: Predictions = NONE_YET
-    failures: FeasibilityModel | None = None
-    compared: tuple[ComparedPosterior, ...] = ()
+    told: Surrogate  # the posterior of the rewards that count
+    spec: SurrogateSpec  # what is taken for true: it says which of them do
+    round: int = 0  # the number of the current one, counted from 0
+    summaries: tuple[Any, ...] = ()  # of the blocks that the choice of a memory rests on
+    answers: tuple[tuple[float, Answers], ...] = ()  # what an expert said in this round, by the time of its question
+    last_fit: LastFit = NEVER  # when the prior was fitted last, if it is learned
+    diagnostics: tuple[str, ...] = ()  # what is odd about that fit
+    outcomes: tuple["State", ...] = ()  # what is known of each that is declared, told as if it were the reward
+    predictions: Predictions = NONE_YET  # what they were worth one step ahead since the last restart or fit
+    failures: FeasibilityModel | None = None  # what plays that failed say; None while none that counts did
+    compared: tuple[ComparedPosterior, ...] = ()  # to choose a memory: later ones go on from these, which follow
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the current one."""
@@ -98,21 +72,15 @@ class State:
 
     def _at_beside(self, clock: Clock, host: Surrogate) -> Self:
         """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
-        outcome = number_beside(self.told)
-        if outcome is None:
+        if not self.is_beside:
             return self.at(clock)
-        told = cast(Surrogate, beside(host, outcome))
+        told = cast(Surrogate, beside(host, cast(Any, self.told).outcome))
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property
-    def residuals(self) -> Predictions:
-        """What one-step predictions were worth since the last restart or fit. Cost: that of judging the last few."""
-        return self.predictions.judged
-
-    @property
-    def waiting(self) -> list[Tensor]:
-        """The points (d,) that failed and are not played again at once."""
-        return [] if self.failures is None else [each.point for each in self.failures.waiting(self.round)]
+    def is_beside(self) -> bool:
+        """Whether this is of an outcome whose posterior is beside that of rewards."""
+        return isinstance(self.told, GaussianSurrogate) and self.told.outcome is not None
 
     @property
     def now(self) -> float:
@@ -130,15 +98,6 @@ class State:
             known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
         return cast(Surrogate, known[2])
 
-    def rewards_below(self, before: "State") -> Tensor | None:
-        """Return the rewards (k,) that are clipped now and were not in an earlier state; None if there are none."""
-        floor, told = self.spec.prior.floor, self.ledger
-        if floor == -math.inf:
-            return None
-        Y = told.history_since(0 if self.last_fit is not before.last_fit else before.ledger.num_observations).Y
-        below = Y[floor > Y]
-        return below if len(below) else None
-
     @property
     def answers_now(self) -> Answers | None:
         """What an expert said at this time; None if nobody was asked."""
@@ -150,40 +109,14 @@ class State:
         return self.ledger.num_observations - self.ledger.num_forgotten
 
 
-class CachedFantasy(NamedTuple):
-    """The posterior with the batch so far pending, and the state of which it is."""
-
-    state: State
-    ahead: FantasyPosterior
-
-    def of(self, state: State) -> FantasyPosterior | None:
-        """Return the posterior with the batch so far pending if it is that of this state, too."""
-        known, mine, theirs = self.state, self.state.ledger, state.ledger
-        if mine.pending is not theirs.pending or mine.held is not theirs.held:
-            return None
-        is_same = known is state or known.surrogate is state.surrogate
-        return self.ahead if is_same else None
-
-
 class Round(NamedTuple):
-    """What was told at once.
+    """What was told at once."""
 
-    Attributes:
-        clock: once it was told.
-        X: points, (q, d).
-        Y: rewards, (q,); NaN of a play that failed, or of which only outcomes were told.
-        stages: that chose the points, (q,); None where there are none.
-        outcomes: what else was measured, (q, k), NaN where it was not; None where no outcome is declared.
-        times: at which the points were played, (q,); None where there is no clock.
-        failed: which plays failed, (q,); None where no outcome is declared.
-        is_rewarded: whether each play is known to have a reward.
-    """
-
-    clock: Clock
-    X: Tensor
-    Y: Tensor
-    stages: Tensor | None
-    outcomes: Tensor | None = None
-    times: Tensor | None = None
-    failed: Tensor | None = None
-    is_rewarded: bool = False
+    clock: Clock  # once it was told
+    X: Tensor  # points, (q, d)
+    Y: Tensor  # rewards, (q,); NaN of a play that failed, or of which only outcomes were told
+    stages: Tensor | None  # that chose the points, (q,); None where there are none
+    outcomes: Tensor | None = None  # (q, k), NaN where one was not measured; None where none is declared
+    times: Tensor | None = None  # at which the points were played, (q,); None where there is no clock
+    failed: Tensor | None = None  # which plays failed, (q,); None where no outcome is declared
+    is_rewarded: bool = False  # whether each play is known to have a reward

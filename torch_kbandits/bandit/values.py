@@ -92,8 +92,7 @@ _OF_MODULES = frozenset(vars(gpytorch.Module()))
 def describe(value: Any, seen: dict[int, int] | None = None) -> Any:
     """Return a value as tensors, numbers, strings, and lists and dictionaries of these, of which ``rebuild`` makes it.
 
-    What it cannot make again is described as far as that tells it from others. Seen are the modules described so far
-    of the one that this is a part of.
+    What it cannot make again is described as far as that tells it from others. Seen are modules described before.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -149,13 +148,11 @@ def rebuild(
 ) -> Any:
     """Return the value that was described, its tensors on a device; its name is for the message of an error.
 
-    Nothing is made but values of the classes listed here, and no more numbers than were saved. Made are the modules so
-    far of the one that this is a part of.
+    Nothing is made but values of the classes listed here, and no more numbers than were saved; made are modules so far.
 
     Raises:
         NotRebuildableError: if it, or a part of it, is of another class.
-        InputError, KeyError, TypeError, ValueError, AttributeError, RuntimeError: if ``describe`` did not make the
-            description; other errors of constructors that are given something odd.
+        InputError, KeyError, TypeError, ValueError, AttributeError, RuntimeError: if it is no description.
     """
     if isinstance(description, Tensor):
         return description.to(device)
