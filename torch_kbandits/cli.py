@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
 from torch_kbandits import __version__, experiments, plotting
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.files import read_whole
-from torch_kbandits.plotting.style import BANDS, FORMATS, SCALES
+from torch_kbandits.plotting.style import FORMATS, SCALES
 
 _PATH = click.Path(path_type=Path)
 _RECORDS = click.argument("records", type=_PATH)
@@ -28,9 +28,6 @@ _WORKERS = click.option("--workers", type=int, help="Parallel processes; by defa
 _BASELINE = click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 _OUTPUT = click.option("--output", "-o", type=_PATH, help="Where figures go; by default beside what is drawn.")
 _FORMAT = click.option("--format", type=click.Choice(FORMATS), default="png", show_default=True)
-_ONLY = "Only this one, by its label; may be given several times."
-_ENVIRONMENTS = click.option("--environment", "environments", multiple=True, help=_ONLY)
-_ALGORITHMS = click.option("--algorithm", "algorithms", multiple=True, help=_ONLY)
 
 
 class _Commands(click.Group):
@@ -157,34 +154,27 @@ def compare(problems: Sequence[str], players: Sequence[str], seeds: str, rounds:
 @main.command()
 @_RECORDS
 @_BASELINE
-@_ENVIRONMENTS
-@_ALGORITHMS
-def summarize(records: Path, baseline: str | None, **chosen: tuple[str, ...]) -> None:
+def summarize(records: Path, baseline: str | None) -> None:
     """Show finished runs in Markdown, with differences from a baseline: kbandits summarize runs/quick --baseline bkb.
 
     RECORDS is the directory of a run, or its file records.jsonl.
     """
-    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline)), nl=False)
+    click.echo(experiments.render(experiments.summarize(_load(records), baseline)), nl=False)
 
 
 @main.command()
 @_RECORDS
 @_OUTPUT
 @_BASELINE
-@_ENVIRONMENTS
-@_ALGORITHMS
-@click.option("--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is around curves.")
 @click.option("--scale", type=click.Choice(SCALES), default=SCALES[0], show_default=True, help="Of regret.")
 @_FORMAT
-def plot(
-    records: Path, output: Path | None, environments: Sequence[str], algorithms: Sequence[str], **words: Any
-) -> None:
+def plot(records: Path, output: Path | None, **words: Any) -> None:
     """Draw regret, its difference from a baseline, dictionary and time of runs: kbandits plot runs/quick -o figures.
 
     RECORDS is the directory of a run, or its file records.jsonl.
     """
     output = output or (records if records.is_dir() else records.parent)
-    for file in experiments.plot(_load(records, environments, algorithms), output, **words):
+    for file in experiments.plot(_load(records), output, **words):
         click.echo(str(file))
 
 
@@ -247,17 +237,11 @@ def _make(
     return outcome.records
 
 
-def _load(path: Path, environments: Sequence[str], algorithms: Sequence[str]) -> "list[experiments.Record]":
-    """Return the finished runs, of the labels given alone; of all if none is."""
-    from torch_kbandits.environments.options import pick
-
+def _load(path: Path) -> "list[experiments.Record]":
+    """Return the finished runs, and say what was lost."""
     records, losses = experiments.load_experiment(path)
     for loss in losses:
         click.echo(loss, err=True)
-    for kind, labels in (("environment", environments), ("algorithm", algorithms)):
-        known = {getattr(record, kind)["label"] for record in records}
-        wanted = {pick(f"--{kind}", f"{kind} of these runs", label, known) for label in labels} or known
-        records = [record for record in records if getattr(record, kind)["label"] in wanted]
     return records
 
 

@@ -56,12 +56,6 @@ def test_run_summarize_plot(spec, tmp_path):
     assert "| BKB | 6 | 2 |" in re.sub(" +", " ", shown.output)
     assert "of 2" in shown.output
     assert "| BKB " in kbandits("summarize", str(directory / "records.jsonl")).output
-    one = kbandits("summarize", str(directory), "--algorithm", "BKB", "--environment", "smooth")
-    assert "| BKB " in one.output
-    assert "gp-ucb" not in one.output
-    refused = kbandits("plot", str(directory), "--algorithm", "bkb")
-    assert refused.exit_code == 2
-    assert "'bkb' is no algorithm of these runs; did you mean 'BKB'" in " ".join(refused.output.split())
 
     assert kbandits("plot", str(directory), "--output", str(tmp_path / "figures")).exit_code == 0
     names = {"regret", "average-regret", "regret-against-time", "dictionary", "time"}

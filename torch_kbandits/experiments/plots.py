@@ -15,38 +15,29 @@ from torch_kbandits.plotting import style
 
 #: Marks on a curve; inches of a panel; and what is further apart at the end is drawn on a logarithmic axis.
 _MARKS, _PANEL, _APART = 6, (5.0, 3.6), 20.0
-_BANDS = {
-    "quartiles": "medians over {}; band: quartiles",
-    "error": "means over {}; band: standard error",
-    "seeds": "medians over {}; thin: each seed",
-}
 
 
 class _Curve(NamedTuple):
-    """A line (k,) at x (k,), what to shade between if anything, and thin lines (S, k) if any."""
+    """A line (k,) at x (k,), and what to shade between, if anything."""
 
     x: ndarray
     line: ndarray
     shade: tuple[ndarray, ndarray] | None = None
-    thin: ndarray | tuple[()] = ()
 
 
 def plot(
     records: Sequence[Record],
     directory: str | Path,
     *,
-    band: str = "quartiles",
     scale: str = "auto",
     baseline: str | None = None,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the figures, with a panel for each environment.
+    """Draw medians over seeds between their quartiles, with a panel for each environment.
 
     Args:
         records: finished runs.
         directory: where the files go; made if it does not exist.
-        band: "quartiles" over seeds around their medians; "error", the standard error around their means; or "seeds",
-            a thin line for each seed.
         scale: of regret: "linear", "log", or "auto", which is "log" where algorithms end more than 20 times apart.
         baseline: the label of the algorithm from which differences of regret are drawn; None for no such figure.
         format: "png", "pdf" or "svg".
@@ -55,20 +46,18 @@ def plot(
         The files regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
     """
     pick("format", "format of figures", format, style.FORMATS)
-    return style.write_figures(figures(records, band=band, scale=scale, baseline=baseline), directory, format)
+    return style.write_figures(figures(records, scale=scale, baseline=baseline), directory, format)
 
 
-def figures(
-    records: Sequence[Record], *, band: str = "quartiles", scale: str = "auto", baseline: str | None = None
-) -> dict[str, Any]:
+def figures(records: Sequence[Record], *, scale: str = "auto", baseline: str | None = None) -> dict[str, Any]:
     """Return the figures by name, in the order of ``plot``, whose arguments and errors these are."""
-    pick("band", "band", band, _BANDS)
     pick("scale", "scale", scale, style.SCALES)
     if not records:
         raise InputError("There is no finished run to draw.")
     groups = group(records, baseline)
     numbers = {len(entry.runs) for entry in groups}
-    legend = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
+    number = f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds"
+    legend = f"medians over {number}; band: quartiles"
     rounds = [np.array(entry.runs[0].recorded_rounds, dtype=float) for entry in groups]
     regrets, seconds, sizes = (
         [np.array([getattr(run, name) for run in entry.runs], dtype=float) for entry in groups]
@@ -84,10 +73,7 @@ def figures(
         "dictionary": (rounds, sizes, t, "dictionary size (points)"),
         "time": (rounds, seconds, t, spent),
     }
-    found = {
-        name: _draw(groups, [_over_seeds(*each, band) for each in zip(x, y, strict=True)], legend, *axes)
-        for name, (x, y, *axes) in shown.items()
-    }
+    found = {name: _draw(groups, list(map(_over_seeds, x, y)), legend, *axes) for name, (x, y, *axes) in shown.items()}
     if baseline is not None:
         least = min((len(entry.pairs) for entry in groups if entry.pairs), default=0)
         around = "95% interval of the median" if outside_median(least) else "smallest to largest"
@@ -101,15 +87,10 @@ def figures(
 # ---------------------------------------------------------------- inside
 
 
-def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
-    """Return the middle of values (S, k) over seeds, with nothing to shade for one seed."""
-    if len(values) == 1:
-        return _Curve(x, values[0])
-    if band == "error":
-        mean, spread = values.mean(0), values.std(0, ddof=1) / math.sqrt(len(values))
-        return _Curve(x, mean, (mean - spread, mean + spread))
+def _over_seeds(x: ndarray, values: ndarray) -> _Curve:
+    """Return the quartiles of values (S, k) over seeds, with nothing to shade for one seed."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
-    return _Curve(x, middle, (low, high)) if band == "quartiles" else _Curve(x, middle, thin=values)
+    return _Curve(x, middle, (low, high) if len(values) > 1 else None)
 
 
 def _difference(x: ndarray, pairs: list[tuple[Record, Record]], least: int) -> _Curve | None:
@@ -157,8 +138,6 @@ def _draw(
 def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
     """Draw a curve, the one of this number, and return what the legend shows."""
     colour, step = style.COLOURS[number % len(style.COLOURS)], max(1, len(curve.x) // _MARKS)
-    for thin in curve.thin:
-        panel.plot(curve.x, thin, color=colour, linewidth=0.6, alpha=0.4)
     if curve.shade is not None:
         panel.fill_between(curve.x, *curve.shade, color=colour, alpha=0.15, linewidth=0)
     words = {"linestyle": style.DASHES[number % len(style.DASHES)], "linewidth": 1.6, "markersize": 5}

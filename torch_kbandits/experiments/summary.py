@@ -22,8 +22,6 @@ from torch_kbandits.version import __version__
 
 #: Finished runs, in the directory of an experiment.
 RECORDS_FILE = "records.jsonl"
-#: A spread below this fraction of the value is rounding: the values are equal.
-_ROUNDING = 1e-12
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
 
@@ -90,12 +88,7 @@ class Estimate:
     @property
     def mean_and_error(self) -> str:
         """The mean with its standard error, with two digits of the latter."""
-        if self.error is None:
-            return f"{self.mean:.4g}"
-        if self.error <= _ROUNDING * abs(self.mean):
-            return f"{self.mean:.4g} ± 0"
-        decimals = _decimals(self.error)
-        return f"{self.mean:.{decimals}f} ± {self.error:.{decimals}f}"
+        return f"{self.mean:.4g}" if self.error is None else " ± ".join(_rounded(self.error, self.mean, self.error))
 
 
 @dataclass(frozen=True)
@@ -306,15 +299,17 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def _between(value: float, lower: float | None, upper: float | None) -> str:
-    """Return a number with what it lies between, if that is known, with two digits of their distance."""
-    if lower is None or upper is None or upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
+    """Return a number with what it lies between, if that is known and another."""
+    if lower is None or upper is None:
         return f"{value:.4g}"
-    decimals = _decimals(upper - lower)
+    middle, low, high = _rounded(upper - lower, value, lower, upper)
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+def _rounded(spread: float, *numbers: float) -> list[str]:
+    """Return numbers with two digits of their spread, with four of their own where that is rounding."""
+    if spread <= 1e-12 * abs(numbers[0]):
+        return [f"{number:.4g}" for number in numbers]
+    decimals = max(0, 1 - math.floor(math.log10(spread)))
     # Adding zero turns a negative zero into one without a sign.
-    value, lower, upper = (round(number, decimals) + 0.0 for number in (value, lower, upper))
-    return f"{value:.{decimals}f} [{lower:.{decimals}f}, {upper:.{decimals}f}]"
-
-
-def _decimals(spread: float) -> int:
-    """Return as many decimals as make two digits of a spread."""
-    return max(0, 1 - math.floor(math.log10(spread)))
+    return [f"{round(number, decimals) + 0.0:.{decimals}f}" for number in numbers]
