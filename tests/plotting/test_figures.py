@@ -256,7 +256,6 @@ def test_what_does_not_fit_is_named():
         ({"coordinate": "x33"}, '"x3", got .x33.'),
         ({"at": FIXED, "context": FIXED[:1]}, "Give either at"),
         ({"context": FIXED[:1]}, "have neither contexts"),
-        ({"names": ["a"]}, "names must be 3"),
         ({"bounds": UNIT}, r"bounds must be \(2, 1\)"),
     ):
         with pytest.raises(InputError, match=message):

@@ -51,15 +51,13 @@ def plot_line(
     bounds: Tensor | None = None,
     beta: float | None = None,
     center: float = 0.0,
-    names: Sequence[str] | None = None,
-    reward: str = "reward",
     ax: Any = None,
 ) -> Any:
     """Draw the posterior of a bandit along one coordinate, with the others fixed; return the figure of matplotlib.
 
-    A point is drawn as strongly as it counts: fainter where a memory makes it count less or a kernel on time makes it
-    old, and where it lies off the line, by the squared prior correlation of the function there and on the line. What
-    would be fainter than 2% is left out, and the legend says of how many points. Nothing changes for the bandit.
+    A point is drawn as strongly as it counts: fainter where a memory makes it count less, a kernel on time makes it
+    old, or it lies off the line: by the squared prior correlation of the function there and on the line. What would be
+    fainter than 2% is left out. Nothing changes for the bandit.
 
     Args:
         bandit: whose posterior, as of now.
@@ -70,14 +68,12 @@ def plot_line(
         bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
         beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.
         center: constant to add to rewards: what you subtracted before you told them.
-        names: of all d coordinates, with their units; by default those of the columns, or x1, x2 and so on.
-        reward: name and unit of the reward.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     ``InputError`` if an argument does not fit. Cost: O(n m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
-    line = Section(bandit, (where,), at, context, candidates, bounds, names)
+    line = Section(bandit, (where,), at, context, candidates, bounds)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
     ax = style.new_figure(6.0, 4.6).subplots() if ax is None else ax
     (values,), (column,), (mean, deviation) = line.values, line.columns, moments(bandit, line.points)
@@ -97,7 +93,7 @@ def plot_line(
         _scatter(ax, line.shown(column, X[seen, column]), heights.cpu().numpy(), strength, look, name)
     _scale_axis(line, column, ax, "x")
     style.legend_below(ax)
-    return style.labelled(ax, line.names[column], reward, _fixed_words(line))
+    return style.labelled(ax, line.names[column], "reward", _fixed_words(line))
 
 
 def plot_plane(
@@ -109,8 +105,6 @@ def plot_plane(
     candidates: Any = None,
     bounds: Tensor | None = None,
     center: float = 0.0,
-    names: Sequence[str] | None = None,
-    reward: str = "reward",
     axes: Sequence[Any] | None = None,
 ) -> Any:
     """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
@@ -127,7 +121,7 @@ def plot_plane(
         coordinates = first, first + 1
     if len(coordinates) != 2:
         raise InputError(f"coordinates must be two, got {list(coordinates)}.")
-    plane = Section(bandit, coordinates, at, context, candidates, bounds, names)
+    plane = Section(bandit, coordinates, at, context, candidates, bounds)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
     panels = list(style.new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
@@ -136,7 +130,7 @@ def plot_plane(
     mean, deviation = moments(bandit, plane.points)
     first, second = map(plane.shown, plane.columns, plane.values)
     points = list(_points(bandit, plane))
-    maps = ((mean + center, f"posterior mean of the {reward}"), (deviation, f"σ of the {reward}"))
+    maps = ((mean + center, "posterior mean of the reward"), (deviation, "σ of the reward"))
     for ax, colours, (values, label) in zip(panels, _MAPS, maps, strict=True):
         grid = values.reshape(len(first), len(second)).T.cpu().numpy()
         image = ax.pcolormesh(first, second, grid, cmap=colours, shading="nearest", rasterized=True)

@@ -74,12 +74,8 @@ class Section:
         context: Any,
         candidates: Any,
         bounds: Tensor | None,
-        names: Sequence[str] | None,
     ) -> None:
-        d = bandit.candidates.example.shape[-1]
-        self._bandit, self.names = bandit, coordinate_names(bandit) if names is None else tuple(names)
-        if len(self.names) != d or not all(isinstance(name, str) for name in self.names):
-            raise InputError(f"names must be {d}, one for each coordinate, got {names!r}.")
+        self._bandit, self.names = bandit, coordinate_names(bandit)
         self.columns = tuple(map(self._column, coordinates))
         if len(set(self.columns)) != len(self.columns):
             raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
