@@ -147,7 +147,7 @@ def compare(problems: Sequence[str], players: Sequence[str], seeds: str, rounds:
     with tempfile.TemporaryDirectory() as scratch:
         records = _make(experiment, directory or Path(scratch), words["workers"], baseline)
     if directory is not None:
-        experiments.plot(records, directory, baseline=baseline)
+        experiments.plot(records, directory)
         click.echo(f"Records and figures: {directory}")
 
 
@@ -165,11 +165,10 @@ def summarize(records: Path, baseline: str | None) -> None:
 @main.command()
 @_RECORDS
 @_OUTPUT
-@_BASELINE
 @click.option("--scale", type=click.Choice(SCALES), default=SCALES[0], show_default=True, help="Of regret.")
 @_FORMAT
 def plot(records: Path, output: Path | None, **words: Any) -> None:
-    """Draw regret, its difference from a baseline, dictionary and time of runs: kbandits plot runs/quick -o figures.
+    """Draw regret, dictionary and time of runs: kbandits plot runs/quick -o figures.
 
     RECORDS is the directory of a run, or its file records.jsonl.
     """

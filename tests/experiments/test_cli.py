@@ -86,7 +86,7 @@ def test_compare_leaves_nothing_behind_and_takes_options_as_in_toml(tmp_path, mo
     assert "with, comma" in result.output
     assert "of 2" in result.output
     records, _ = read_records(tmp_path / "out")
-    assert len(list((tmp_path / "out").glob("*.png"))) == 6
+    assert len(list((tmp_path / "out").glob("*.png"))) == 5
     assert records[1].algorithm["options"] == {"oversampling": 5, "beta": {"width": "igp-ucb", "scale": 0.1}}
     assert records[1].environment["options"] == {"num_arms": 20, "kernel": "matern-2.5"}
     assert records[1].settings == {"regularization": 0.2, "beta": 1.5}

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from scipy.stats import binom
 
@@ -135,18 +135,6 @@ class Row:
     difference: Difference | None = None
 
 
-class Group(NamedTuple):
-    """The runs of one algorithm on one environment, that differ in the seed alone, sorted by it; and pairs of them.
-
-    A pair is a run and the baseline's of the same seed, environment, T and recorded rounds.
-    """
-
-    environment: str
-    algorithm: str
-    runs: list[Record]
-    pairs: list[tuple[Record, Record]]
-
-
 def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
     """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
 
@@ -212,33 +200,25 @@ def outside_median(number: int) -> int:
     return int(binom.ppf(0.025, number, 0.5))
 
 
-def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
-    """Return the runs that differ in the seed alone, together, in the order in which environments come.
+def group(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the runs that differ in the seed alone, by the labels of environment and algorithm, sorted by seed.
 
-    Of several configurations under one label, as a file has after a change of the spec, later ones are numbered.
+    Environments stay together, in the order in which they come. Of several configurations under one label, as a file
+    has after a change of the spec, later ones are numbered.
     """
     kinds: dict[str, list[Record]] = {}
     for record in records:
         kind = [record.environment, record.algorithm, record.settings, record.rounds, record.record_every]
         kinds.setdefault(json.dumps(kind, sort_keys=True), []).append(record)
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[str, dict[str, list[Record]]] = {}
     for runs in kinds.values():
-        environment, label = runs[0].environment["label"], runs[0].algorithm["label"]
+        there, label = groups.setdefault(runs[0].environment["label"], {}), runs[0].algorithm["label"]
         algorithm, number = label, 1
-        while (environment, algorithm) in groups:
+        while algorithm in there:
             number += 1
             algorithm = f"{label} ({number})"
-        ordered = sorted(runs, key=lambda run: run.seed)
-        groups[environment, algorithm] = Group(environment, algorithm, ordered, [])
-    if baseline is not None:
-        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
-    for (environment, algorithm), entry in groups.items():
-        other = groups.get((environment, baseline or ""))
-        if other is not None and algorithm != baseline:
-            theirs = {run.seed: run for run in other.runs if run.recorded_rounds == entry.runs[0].recorded_rounds}
-            entry.pairs.extend((run, theirs[run.seed]) for run in entry.runs if run.seed in theirs)
-    order = list(dict.fromkeys(environment for environment, _ in groups))
-    return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
+        there[algorithm] = sorted(runs, key=lambda run: run.seed)
+    return {(environment, label): runs for environment, there in groups.items() for label, runs in there.items()}
 
 
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
@@ -246,11 +226,15 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
 
     A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
     """
-    rows = []
-    for environment, algorithm, runs, pairs in group(records, baseline):
+    rows, groups = [], group(records)
+    if baseline is not None:
+        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
+    for (environment, algorithm), runs in groups.items():
+        others = groups.get((environment, baseline or ""), []) if algorithm != baseline else []
+        theirs = {run.seed: run.cumulative_regret[-1] for run in others if run.rounds == runs[0].rounds}
+        apart = [run.cumulative_regret[-1] - theirs[run.seed] for run in runs if run.seed in theirs]
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
-        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
         regret, seconds, size = (
             estimate([getattr(run, name)[-1] for run in runs])
             for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
