@@ -19,7 +19,7 @@ from torch_kbandits.experiments import (
     run_one,
 )
 from torch_kbandits.experiments import trial as trial_module
-from torch_kbandits.experiments.references import BestAnswer, EnvironmentExpert
+from torch_kbandits.experiments.references import EnvironmentExpert
 from torch_kbandits.experiments.trial import build_bandit, build_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
@@ -239,16 +239,8 @@ def test_no_fixed_arm_has_less_regret(name, tmp_path):
     assert record.algorithm["label"] == "BestFixed"
 
 
-def test_answers_are_read_by_lot_and_with_noise(tmp_path):
-    """One question in the first round: what is played is uniform, so its mean regret is that of all arms.
-
-    Over 400 seeds, within 4.5 standard errors: a false alarm in 7e-6 of all draws.
-    """
-    problem = environments.build("moving-peak", num_arms=50, seed=0)
-    first = torch.stack([problem.regret(BestAnswer(environment=problem, seed=s).ask(), round=0) for s in range(400)])
-    expected = problem.regret(problem.arms, round=0)
-    assert abs(float(first.mean() - expected.mean())) < 4.5 * float(expected.std()) / 400**0.5
-    players = [{"name": NAME.replace("Fixed", "Answer"), "questions": 6.0}, {"name": "random"}]
+def test_the_best_answer_is_better_than_chance(tmp_path):
+    players = [{"name": "benchmarks.best_answer:BestAnswer"}, {"name": "random"}]
     spec = {"rounds": ROUNDS, "seeds": [3], "environments": [{"name": "moving-peak"}], "algorithms": players}
     ours, random = (record.cumulative_regret[-1] for record in run_experiment(spec, tmp_path, workers=1).records)
     assert 0.0 < ours < random
