@@ -18,7 +18,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from torch_kbandits import __version__, experiments, plotting
-from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.errors import FileError, InputError, KernelBanditError
 from torch_kbandits.files import read_whole
 from torch_kbandits.plotting.style import FORMATS, SCALES
 
@@ -39,8 +39,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except (InputError, FileError) as error:
+            raise click.UsageError(str(error)) from None
         except (KernelBanditError, OSError) as error:
-            raise (click.UsageError if isinstance(error, InputError) else click.ClickException)(str(error)) from None
+            raise click.ClickException(str(error)) from None
         except MemoryError:
             raise click.ClickException("There is not enough memory for this: make it smaller.") from None
 

@@ -104,8 +104,8 @@ E, A = ("-e", "rkhs-function"), ("-a", "random")
         (("compare", *E, *A, "--setting", "bta=1"), "'bta' is no setting; did you mean 'beta'"),
         (("compare", *E, *A, "--baseline", "bkb"), "--baseline: 'bkb' is no algorithm"),
         (("compare", *A), "Missing option '--environment'"),
-        (("run", "none.toml"), "The spec 'none.toml' cannot be read"),
-        (("plot", "none"), "The records 'none' cannot be read"), (("list", "widhts"), "'widhts' is not one of"),
+        (("run", "none.toml"), "'none.toml' cannot be read: No such file"),
+        (("plot", "none"), "'none' cannot be read: No such file"), (("list", "widhts"), "'widhts' is not one of"),
         (("rnu",), "No such command 'rnu'"),
     ],
 )  # fmt: skip

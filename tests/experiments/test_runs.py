@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from problems import dense
 from small_experiments import content, outcome, small
 
-from torch_kbandits import InputError, KernelBanditError
+from torch_kbandits import FileError, InputError, KernelBanditError
 from torch_kbandits.cli import main
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
         with pytest.raises(InputError, match=said):
             run_experiment(small(environments=[environment]), tmp_path, workers=1)
     assert not (tmp_path / "records.jsonl").exists()
-    with pytest.raises(InputError, match=r"records\.jsonl' cannot be read"):
+    with pytest.raises(FileError, match=r"records\.jsonl' cannot be read"):
         load_experiment(tmp_path)
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="holds no finished run"):

@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.files import file_error
+from torch_kbandits.files import file_error, read_whole
 from torch_kbandits.version import __version__
 
 #: Finished runs, in the directory of an experiment.
@@ -136,17 +136,13 @@ class Row:
 
 
 def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
+    """Read the finished runs of a records file or of the directory that holds it; ``FileError`` if there is none.
 
     They come in their order, one for each key, with a line of words for each line of the file that is no record.
     """
     file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
     records, losses = dict[str, Record](), list[str]()
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(read_whole(file).split(b"\n"), start=1):
         try:
             if line.strip():
                 record = Record(**json.loads(line))

@@ -59,8 +59,7 @@ class Replay:
     Args:
         rewards, rows: (m,), of the rounds that the bandit played, and the interactions of the log that they are from.
         offered, accepted: the interactions that were gone through, and on which the bandit was asked.
-        mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
-            independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
+        mean: of the rewards, None if there are none; its error is right for a bandit that has stopped learning.
     """
 
     rewards: Tensor
@@ -127,14 +126,12 @@ def replay_log(
     """Let a bandit play the interactions of a log on which it agrees with the logging policy.
 
     The bandit is asked in the logged context. If it chooses the logged action it is told the reward, which is a round;
-    otherwise the ask is forgotten. Of actions that the logging policy preferred too many would match, so an interaction
-    of propensity p is accepted with probability p₀ / p, where p₀ is a propensity that no action falls below. Then any
-    action matches with probability p₀, and the rounds are as good as rounds played in the world, if contexts and
-    rewards are drawn independently.
+    otherwise the ask is forgotten. An interaction of propensity p is accepted with probability p₀ / p, where p₀ is a
+    propensity that no action falls below: then any action matches with probability p₀, and the rounds are as good as
+    rounds played in the world, if contexts and rewards are drawn independently.
 
-    Source: Li, Chu, Langford and Wang, "Unbiased offline evaluation of contextual-bandit-based news article
-    recommendation algorithms", WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that are not
-    uniform; about p₀ of the log is played, 1 / A of a uniform one.
+    Source: Li, Chu, Langford and Wang, WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that
+    are not uniform; about p₀ of the log is played, 1 / A of a uniform one.
 
     Args:
         bandit: made with ``log.action_set`` as its actions.

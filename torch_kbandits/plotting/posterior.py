@@ -192,9 +192,8 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
 def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
     """Draw how many distinct points were played by each round, and how many of those the dictionary holds now.
 
-    For a dictionary that only grows the second curve is its growth, but for points that joined when they were played
-    again. For one that is drawn afresh it says from which rounds its points are. How its size changed is recorded by
-    ``experiments.play``. Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
+    How its size changed is recorded by ``experiments.play``. Arguments, result and errors are those of
+    ``plot_leverage``. Cost: O(n d).
     """
     history = bandit.history
     if len(history.X) == 0:
@@ -229,9 +228,8 @@ def plot_saved(
         path: of a file that ``bandit.save`` wrote.
         directory: where the figures go; made if it does not exist.
         coordinates: by name or number: each gets a line, the first two a plane; none for those of ``plot_line``.
-        at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
-            for the latest point played.
-        center: constant to add to rewards.
+        at: as in ``plot_line``, but with contexts by default the latest point played.
+        center: as in ``plot_line``.
         format: "png", "pdf" or "svg".
     """
     checks.one_of("format", format, style.FORMATS)
