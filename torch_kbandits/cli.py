@@ -240,15 +240,17 @@ def _make(
 
 def _load(path: Path) -> "list[experiments.Record]":
     """Return the finished runs, and say what was lost."""
-    records, losses = experiments.load_experiment(path)
+    records, losses = experiments.read_records(path)
     for loss in losses:
         click.echo(loss, err=True)
     return records
 
 
 def _seeds(text: str) -> tuple[int, ...]:
+    from torch_kbandits.experiments.spec import parse_seeds
+
     numbers = _numbers("--seeds", text, int)
-    return experiments.parse_seeds(numbers if "," in text else numbers[0])
+    return parse_seeds(numbers if "," in text else numbers[0])
 
 
 def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:

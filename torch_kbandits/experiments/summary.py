@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.files import file_error, read_whole
+from torch_kbandits.files import file_error
 from torch_kbandits.version import __version__
 
 #: Finished runs, in the directory of an experiment.
@@ -135,23 +135,6 @@ class Row:
     difference: Difference | None = None
 
 
-def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read the finished runs of a records file or of the directory that holds it; ``FileError`` if there is none.
-
-    They come in their order, one for each key, with a line of words for each line of the file that is no record.
-    """
-    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
-    records, losses = dict[str, Record](), list[str]()
-    for number, line in enumerate(read_whole(file).split(b"\n"), start=1):
-        try:
-            if line.strip():
-                record = Record(**json.loads(line))
-                records.setdefault(record.key, record)
-        except (ValueError, TypeError, RecursionError):
-            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
-    return list(records.values()), losses
-
-
 def append_record(folder: Path, record: Record) -> None:
     """Write a record at the end of a directory's file, and wait until the disk has it; a part would be left out."""
     file = folder / RECORDS_FILE
@@ -220,8 +203,11 @@ def group(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
     """Return a row for each algorithm on each environment, in the order in which they come.
 
-    A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
+    A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it, and if
+    there are no runs.
     """
+    if not records:
+        raise InputError("There is no finished run to summarise.")
     rows, groups = [], group(records)
     if baseline is not None:
         pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})

@@ -27,8 +27,8 @@ _USUAL_BETA = 2.0
 _MAPS = ("viridis", "cividis")
 #: What would be drawn more faintly is left out.
 _FAINTEST = 0.02
-#: Points whose kernel values are computed at a time, and fixed coordinates that are listed, at most.
-_BLOCK, _LISTED = 4096, 4
+#: Fixed coordinates that are listed, at most.
+_LISTED = 4
 
 #: How points are drawn, the later ones above the others.
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -270,16 +270,13 @@ def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
 
     It is the squared prior correlation of the function there and at the point moved onto the section.
     """
-    parts = []
+    moved = where.through(X)
     with torch.no_grad():
-        for block in X.split(_BLOCK):
-            moved = where.through(block)
-            covariance = gram(kernel, block.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
-            # On the section it is 1 exactly, also where the prior variance is 0.
-            scale = (prior_variance(kernel, block) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
-            share = torch.where((block == moved).all(-1), torch.ones_like(scale), covariance.square() / scale)
-            parts.append(share.double().clamp(0.0, 1.0))
-    return torch.cat(parts) * where.covers(X)
+        covariance = gram(kernel, X.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
+        scale = (prior_variance(kernel, X) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
+    # On the section it is 1 exactly, also where the prior variance is 0.
+    share = (covariance.square() / scale).masked_fill((moved == X).all(-1), 1.0)
+    return share.double().clamp(0.0, 1.0) * where.covers(X)
 
 
 def _scatter(ax: Any, x: Any, y: Any, strength: Tensor, look: dict[str, Any], kind: str) -> None:

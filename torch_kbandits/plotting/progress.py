@@ -3,7 +3,8 @@
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
@@ -13,7 +14,7 @@ from torch_kbandits.extras import require
 _RECENT, _INTERVAL = 50, 0.5
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A line of progress on a terminal for your own loop; silent where standard error is no terminal.
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
@@ -74,9 +75,6 @@ class Progress:
             for turn in range(checks.positive_integer("rounds", self._rounds)):
                 yield turn
                 self.update(1)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
