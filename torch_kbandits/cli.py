@@ -187,7 +187,7 @@ def plot(records: Path, output: Path | None, **words: Any) -> None:
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
 @_FORMAT
 def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, **words: Any) -> None:
-    """Draw the posterior of a saved BANDIT, its leverage scores, its dictionary: kbandits look prices.kb -c price."""
+    """Draw the posterior of a saved BANDIT and its dictionary: kbandits look prices.kb -c price."""
     import torch
 
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]

@@ -37,7 +37,6 @@ from torch_kbandits.plotting import (
     pareto_front,
     plot_dictionary,
     plot_front,
-    plot_leverage,
     plot_line,
     plot_plane,
     plot_saved,
@@ -234,7 +233,7 @@ def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
     bandit = told(bkb())
     X, first = np.unique(dense(bandit.history.X)[0], axis=0, return_index=True)
     variance = believed(bandit, torch.tensor(X)).variance
-    figure = plot_leverage(bandit)
+    figure = plot_dictionary(bandit)
     drawn = np.concatenate([np.asarray(part.get_offsets()) for part in figure.axes[0].collections])
     assert np.allclose(np.sort(drawn[:, 1]), np.sort(variance / 0.05))
     everywhere = believed(bandit, bandit.history.X).variance.sum() / 0.05
@@ -243,12 +242,11 @@ def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
     assert f"in the dictionary ({sum(row.tobytes() in held for row in X)})" in labels(figure)
     assert len(first) == 25
 
-    played, members = plot_dictionary(bandit).axes[0].lines
+    played, members = figure.axes[1].lines
     assert played.get_ydata()[-1] == 25
     assert members.get_ydata()[-1] == len(bandit.inducing_points)
-    for empty in (plot_leverage, plot_dictionary):
-        with pytest.raises(EmptyHistoryError):
-            empty(bkb())
+    with pytest.raises(EmptyHistoryError):
+        plot_dictionary(bkb())
 
 
 def test_what_does_not_fit_is_named():
@@ -290,7 +288,7 @@ def test_the_command_writes_all_figures(tmp_path, make, format):
     make(tmp_path / "bandit.kb")
     result = CliRunner().invoke(main, ["look", str(tmp_path / "bandit.kb"), "--format", format])
     assert result.exit_code == 0, result.output
-    names = [f"{name}.{format}" for name in ("line", "plane", "leverage", "dictionary")]
+    names = [f"{name}.{format}" for name in ("line", "plane", "dictionary")]
     assert result.output.splitlines() == [str(tmp_path / "bandit-figures" / name) for name in names]
     assert sorted(file.name for file in (tmp_path / "bandit-figures").iterdir()) == sorted(names)
     for name in names:

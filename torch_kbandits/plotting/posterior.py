@@ -156,61 +156,51 @@ def plot_plane(
     return whole
 
 
-def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw the ridge leverage scores τ(x) = σ²(x) / λ of the distinct points played that count; return the figure.
+def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any:
+    """Draw what the dictionary holds of the distinct points played that count; return the figure of matplotlib.
 
-    A high score is a direction that little was learned about; rules such as ``RidgeLeverageSampling`` keep a point with
-    a probability in proportion to it. ``EmptyHistoryError`` if nothing was learned that counts. Cost: O(n m²).
+    On the left are their ridge leverage scores τ(x) = σ²(x) / λ. A high score is a direction that little was learned
+    about; rules such as ``RidgeLeverageSampling`` keep a point with a probability in proportion to it. On the right is
+    how many were played by each round, and how many of those the dictionary holds now; how its size changed is recorded
+    by ``experiments.play``.
 
     Args:
-        bandit: whose, as of now; nothing changes for it.
-        ax: axes of matplotlib to draw on; None for a figure of its own.
+        bandit: whose, as of now; nothing changes for it. ``EmptyHistoryError`` if nothing was learned that counts.
+        axes: two axes of matplotlib to draw on; None for a figure of its own.
+
+    Cost: O(n m²).
     """
-    weights, history = bandit.weights, bandit.history
-    counts = weights > 0.0
+    counts = bandit.weights > 0.0
     if not bool(counts.any()):
-        raise EmptyHistoryError("Nothing was learned that counts, so there are no leverage scores: tell first.")
-    X = history.X[counts]
-    first, held = _distinct(X, bandit.inducing_points)
-    rounds = history.rounds[counts][first].cpu() + 1
+        raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to draw: tell first.")
+    X, rounds = bandit.history.X[counts], bandit.history.rounds[counts].cpu() + 1
+    first = sorted({key: row for row, key in reversed(list(enumerate(row_keys(X))))}.values())
+    held, rounds = among(X[first], bandit.inducing_points).cpu(), rounds[first]
     scores = (moments(bandit, X)[1].square() / bandit.regularization).cpu()
-    total = float((weights[counts].cpu() * scores).sum())
-    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
+    total = float((bandit.weights[counts].cpu() * scores).sum())
+    left, right = style.new_figure(11.0, 4.2).subplots(1, 2) if axes is None else axes
     for which, label, words in (
         (~held, "played, not in the dictionary", {"marker": "o", "facecolor": "none", "edgecolor": POSTERIOR}),
         (held, "in the dictionary", {"marker": "D", "color": DICTIONARY}),
     ):
         if number := int(which.sum()):
-            ax.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=f"{label} ({number})", **words)
-    ax.set_yscale("log")
-    style.plain_logarithmic(ax.yaxis)
-    style.legend_below(ax)
-    title = f"effective dimension (their sum over all plays): {total:.3g}"
-    return style.labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", title)
-
-
-def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw how many distinct points were played by each round, and how many of those the dictionary holds now.
-
-    How its size changed is recorded by ``experiments.play``. Arguments, result and errors are those of
-    ``plot_leverage``. Cost: O(n d).
-    """
-    history = bandit.history
-    if len(history.X) == 0:
-        raise EmptyHistoryError("Nothing was told, so there is nothing to draw: tell first.")
-    first, held = _distinct(history.X, bandit.inducing_points)
-    rounds, number = history.rounds[first].cpu(), int(history.rounds[-1]) + 1
-    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
+            name = f"{label} ({number})"
+            left.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=name, **words)
     for which, colour, label in (
-        (rounds, POSTERIOR, f"distinct points played ({len(rounds)})"),
-        (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
+        (torch.ones_like(held), POSTERIOR, "distinct points played"),
+        (held, DICTIONARY, "of them in the dictionary now"),
     ):
-        counts = torch.bincount(which, minlength=number).cumsum(0).numpy()
-        ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)
-    ax.set_ylim(bottom=0.0)
-    ax.yaxis.get_major_locator().set_params(integer=True)
-    style.legend_below(ax)
-    return style.labelled(ax, "round of the first play", "points")
+        grown = torch.bincount(rounds[which], minlength=bandit.round + 1).cumsum(0)
+        right.step(range(len(grown)), grown, where="post", color=colour, linewidth=1.8, label=f"{label} ({grown[-1]})")
+    left.set_yscale("log")
+    style.plain_logarithmic(left.yaxis)
+    right.set_ylim(bottom=0.0)
+    right.yaxis.get_major_locator().set_params(integer=True)
+    title = f"effective dimension (their sum over all plays): {total:.3g}"
+    for ax, *named in ((left, "ridge leverage score σ²(x) / λ", title), (right, "points", "")):
+        style.legend_below(ax)
+        style.labelled(ax, "round of the first play that counts", *named)
+    return left.get_figure(root=True)
 
 
 def plot_saved(
@@ -222,7 +212,7 @@ def plot_saved(
     center: float = 0.0,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the posterior of a saved bandit, its leverage scores and its dictionary; return the files.
+    """Draw the posterior of a saved bandit and its dictionary; return the files.
 
     Args:
         path: of a file that ``bandit.save`` wrote.
@@ -242,8 +232,6 @@ def plot_saved(
     if len(coordinates) != 1:
         with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
             drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
-    with suppress(EmptyHistoryError):
-        drawn["leverage"] = plot_leverage(bandit)
     with suppress(EmptyHistoryError):
         drawn["dictionary"] = plot_dictionary(bandit)
     return style.write_figures(drawn, directory, format, bbox_inches="tight")
@@ -309,12 +297,3 @@ def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
     if isinstance(owner, Number) and owner.log:
         getattr(ax, f"set_{which}scale")("log")
         style.plain_logarithmic(getattr(ax, f"{which}axis"))
-
-
-def _distinct(X: Tensor, dictionary: Tensor) -> tuple[list[int], Tensor]:
-    """Return the row of the first occurrence of each distinct point of X, in order, and which of them are members."""
-    rows: dict[bytes, int] = {}
-    for row, key in enumerate(row_keys(X)):
-        rows.setdefault(key, row)
-    first = list(rows.values())
-    return first, among(X[first], dictionary).cpu()
