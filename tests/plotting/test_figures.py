@@ -408,12 +408,12 @@ def test_a_row_for_each_play(memory):
     bandit = told_of_costs(OF_COSTS, memory=memory)
     frame = pd.DataFrame(history_columns(bandit))
     own = ["time"] if memory is not None else []
-    assert list(frame.columns) == ["round", *own, "x0", "x1", "reward", "failed", "cost", "weight"]
+    assert list(frame.columns) == ["round", *own, "x1", "x2", "reward", "failed", "cost", "weight"]
     assert frame["failed"].tolist() == [False, True, False]
     assert frame["reward"].tolist()[::2] == [0.0, 2.0]
     assert math.isnan(frame["reward"][1])
     assert frame["cost"].isna().tolist() == [True, True, False]
-    points = torch.tensor(frame[["x0", "x1"]].to_numpy())
+    points = torch.tensor(frame[["x1", "x2"]].to_numpy())
     assert torch.equal(points, bandit.candidates.actions(bandit.history.X))
     assert frame["weight"].tolist() == bandit.weights.tolist()
 
@@ -424,7 +424,7 @@ def test_contexts_and_parameters_by_name():
     assert set(frame["mode"]) <= {"slow", "fast"}
     assert {"power", "reward", "cost"} <= set(frame.columns)
     frame = pd.DataFrame(history_columns(told_of_costs(OF_COSTS, contexts=True, context_dim=1)))
-    assert frame["x0"].tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert frame["context 1"].tolist() == pytest.approx([0.0, 0.1, 0.2])
     assert len(frame.columns) == 8
     twice = history_columns(told_of_costs(ParameterSpace({"reward": Float(0.0, 1.0)})))
     assert [name for name in twice if name.startswith("reward")] == ["reward", "reward.2"]

@@ -38,9 +38,8 @@ class EnvironmentExpert:
 class BestFixed:
     """Plays the one arm, or action, whose mean reward over all T rounds is the largest: the best that stays.
 
-    It is told the means, so it is no algorithm. An algorithm for a world that changes, or for contexts, that does not
-    have less regret has learned nothing that one good arm would not have given. On a box, or where actions differ from
-    round to round, ``InputError``. Cost: the means of all arms in all rounds, once.
+    It is told the means, so it is no algorithm: one without less regret has learned nothing that one good arm would not
+    have given. On a box, or where actions differ by round, ``InputError``. Cost: all means in all rounds, once.
     """
 
     def __init__(self, *, environment: AnyEnvironment, horizon: int) -> None:

@@ -78,10 +78,7 @@ def build(
     key: str = "name",
     also: Sequence[str] = (),
 ) -> Any:
-    """Make what a name, or a table that has it under a key, stands for: one of those known, or own code.
-
-    Where the table is silent ``words`` are used: what the run knows. Options that are ``also`` there are the caller's.
-    """
+    """Make what a name, or a table with it, stands for, with what the run knows; options ``also`` are the caller's."""
     options: dict[str, Any] = {key: value} if isinstance(value, str) else dict(table(where, value))
     if key not in options:
         raise InputError(f"{where} needs a {key}, one of {', '.join(known)}.")

@@ -172,18 +172,15 @@ def difference(values: Sequence[float]) -> Difference:
 
 
 def outside_median(number: int) -> int:
-    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %: the 95 % interval of a median begins at the k-th of n values.
-
-    It is 0 where there is none, for fewer than six values.
-    """
+    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %, where the 95 % interval of a median begins; 0 for n < 6."""
     return int(binom.ppf(0.025, number, 0.5))
 
 
 def group(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Return the runs that differ in the seed alone, by the labels of environment and algorithm, sorted by seed.
+    """Return the runs that differ in the seed alone, sorted by it, under the labels of environment and algorithm.
 
-    Environments stay together, in the order in which they come. Of several configurations under one label, as a file
-    has after a change of the spec, later ones are numbered.
+    Environments stay together. Of several configurations under one label, after a change of the spec, later ones are
+    numbered.
     """
     kinds: dict[str, list[Record]] = {}
     for record in records:

@@ -37,13 +37,9 @@ _FAILURE_PROBABILITY = 0.1
 
 @dataclass(frozen=True)
 class Trace:
-    """What was measured while a bandit played.
+    """What was measured while a bandit played, after each of the recorded ``rounds``, counted from 1; the last is T.
 
-    Args:
-        rounds: the recorded rounds, counted from 1; the last is T. The others are after each of these.
-        regret: cumulative pseudo-regret, in reward units.
-        seconds: of ask and tell, cumulative; the environment's time is not in it.
-        dictionary_size: inducing points.
+    Cumulative pseudo-regret, in reward units; cumulative seconds of ask and tell; inducing points.
     """
 
     rounds: list[int]

@@ -15,7 +15,7 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import moments, recommended_point
+from torch_kbandits.plotting.section import coordinate_names, moments, recommended_point
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
@@ -26,13 +26,13 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     """Return what was told as named columns, a row for each play: ``pandas.DataFrame(history_columns(bandit))``.
 
     The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
-    and the action by their names, ``x0, x1, …`` where there are none, of a parameter space the parameters; ``reward``,
-    ``failed`` and each outcome by its name, ``nan`` where there is none; ``weight``, what the reward counts for now. A
-    name that occurs twice gets its place as well. Cost: O(n d).
+    and the action by their names, as figures have them, of a parameter space the parameters; ``reward``, ``failed`` and
+    each outcome, ``nan`` where there is none; ``weight``, what the reward counts for now. A name that occurs twice gets
+    its place as well. Cost: O(n d).
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
-    names = [name or f"x{place}" for place, name in enumerate(space.names or [""] * X.shape[-1])]
+    names = coordinate_names(bandit)[int(bandit.candidates.is_timed) :]
     width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
     parts: list[tuple[str, list[Any]]] = [("round", history.rounds.tolist())]
     if history.times is not None:

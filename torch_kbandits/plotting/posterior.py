@@ -254,10 +254,7 @@ def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tenso
 
 
 def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
-    """Return how much points X (q, d) say about the section, (q,) in [0, 1]: 0 beyond the range that is shown.
-
-    It is the squared prior correlation of the function there and at the point moved onto the section.
-    """
+    """Return the squared prior correlation of the function at X (q, d) and moved onto the section; 0 off its range."""
     moved = where.through(X)
     with torch.no_grad():
         covariance = gram(kernel, X.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
