@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from torch_kbandits import __version__, experiments, plotting
-from torch_kbandits.errors import FileError, InputError, KernelBanditError
+from torch_kbandits.errors import EmptyHistoryError, FileError, InputError, KernelBanditError
 from torch_kbandits.files import read_whole
 from torch_kbandits.plotting.style import FORMATS, SCALES
 
@@ -186,14 +187,34 @@ def plot(records: Path, output: Path | None, **words: Any) -> None:
 @click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
 @_FORMAT
-def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, **words: Any) -> None:
-    """Draw the posterior of a saved BANDIT and its dictionary: kbandits look prices.kb -c price."""
+def look(
+    bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format: str
+) -> None:
+    """Draw the posterior of a saved BANDIT and its dictionary: kbandits look prices.kb -c price.
+
+    Each coordinate gets a line, the first two a plane. With contexts the others are those of the latest point played.
+    """
     import torch
 
+    from torch_kbandits import checks
+    from torch_kbandits.bandit import Bandit
+    from torch_kbandits.plotting.style import write_figures
+
+    saved, words = Bandit.load(bandit), dict[str, Any](center=checks.finite_number("--center", center))
+    if at is not None:
+        words["at"] = torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
+    elif saved.candidates.context_dim > int(saved.candidates.is_timed) and saved.num_observations:
+        words["at"] = saved.history.X[-1]
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
-    point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
+    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
+    drawn = {name: plotting.plot_line(saved, each, **words) for name, each in lines.items()}
+    if len(coordinates) != 1:
+        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
+            drawn["plane"] = plotting.plot_plane(saved, coordinates[:2] or None, **words)
+    with suppress(EmptyHistoryError):
+        drawn["dictionary"] = plotting.plot_dictionary(saved)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
-    for file in plotting.plot_saved(bandit, output, coordinates=coordinates, at=point, **words):
+    for file in write_figures(drawn, output, format, bbox_inches="tight"):
         click.echo(str(file))
 
 

@@ -1,9 +1,6 @@
 """Figures: the posterior along one coordinate or over two, with what was played; leverage scores; the dictionary."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from os import PathLike
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -201,40 +198,6 @@ def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any
         style.legend_below(ax)
         style.labelled(ax, "round of the first play that counts", *named)
     return left.get_figure(root=True)
-
-
-def plot_saved(
-    path: str | PathLike[str],
-    directory: str | PathLike[str],
-    *,
-    coordinates: Sequence[int | str] = (),
-    at: Tensor | None = None,
-    center: float = 0.0,
-    format: str = "png",
-) -> list[Path]:
-    """Draw the posterior of a saved bandit and its dictionary; return the files.
-
-    Args:
-        path: of a file that ``bandit.save`` wrote.
-        directory: where the figures go; made if it does not exist.
-        coordinates: by name or number: each gets a line, the first two a plane; none for those of ``plot_line``.
-        at: as in ``plot_line``, but with contexts by default the latest point played.
-        center: as in ``plot_line``.
-        format: "png", "pdf" or "svg".
-    """
-    checks.one_of("format", format, style.FORMATS)
-    bandit = Bandit.load(path)
-    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
-        at = bandit.history.X[-1]
-    words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
-    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
-    drawn = {name: plot_line(bandit, coordinate, **words) for name, coordinate in lines.items()}
-    if len(coordinates) != 1:
-        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
-            drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
-    with suppress(EmptyHistoryError):
-        drawn["dictionary"] = plot_dictionary(bandit)
-    return style.write_figures(drawn, directory, format, bbox_inches="tight")
 
 
 # ---------------------------------------------------------------- inside
