@@ -15,8 +15,8 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import coordinate_names, moments, recommended_point
-from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
+from torch_kbandits.plotting.section import coordinate_names, moments
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -114,7 +114,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
 
     Bars are one posterior standard deviation of what is on the front. Of two objectives the front is joined by steps:
     what lies on their better side would be new. Of more each panel shows two, and what looks dominated there is on the
-    front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
+    front for another.
 
     Arguments and errors are those of ``pareto_front``, of two objectives or more; ``center`` is added to rewards.
     Returns the figure of matplotlib.
@@ -128,13 +128,8 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.directions])
-    has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
-    stars = torch.zeros_like(front.is_on_front)
-    # An expert would be asked.
-    if bandit.objective is not None and not has_context and bandit._config.advice is None:
-        stars = (cast(Tensor, recommended_point(bandit)).to(front.X.device) == front.X).all(-1)
     for panel, pair in zip(panels, pairs, strict=False):
-        _draw(panel, front, pair, (front.means + shift).cpu(), stars.cpu())
+        _draw(panel, front, pair, (front.means + shift).cpu())
     for panel in panels[len(pairs) :]:
         panel.set_visible(False)
     words = {"fontsize": SMALL, "frameon": False, "loc": "outside lower center", "ncols": 3 if len(pairs) > 1 else 1}
@@ -142,7 +137,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     return figure
 
 
-def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, stars: Tensor) -> None:
+def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor) -> None:
     """Draw two of the objectives."""
     (one, other), best, names = pair, front.is_on_front.cpu(), list(front.directions)
     x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
@@ -157,7 +152,4 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
         ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
     words = {"s": 30, "color": POSTERIOR, "edgecolor": "white", "linewidths": 0.6, "zorder": 2.6}
     ax.scatter(x[best], y[best], label=f"Pareto front of the means, ± σ ({int(best.sum())})", **words)
-    if bool(stars.any()):
-        words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
-        ax.scatter(x[stars], y[stars], s=150, label="recommended", **words)
     labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))

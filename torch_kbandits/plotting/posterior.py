@@ -144,13 +144,9 @@ def plot_plane(
         ax.tick_params(labelsize=TEXT)
     panels[0].set_ylabel(plane.names[plane.columns[1]], fontsize=TEXT)
     panels[0].set_title(_fixed_words(plane), fontsize=SMALL, loc="left", color="0.3")
-    whole = panels[0].get_figure(root=True)
-    if points and axes is None:
-        words = {"fontsize": SMALL, "ncols": 2, "frameon": False, "loc": "outside lower center"}
-        whole.legend(*panels[0].get_legend_handles_labels(), **words)
-    elif points:
+    if points:
         style.legend_below(panels[0])
-    return whole
+    return panels[0].get_figure(root=True)
 
 
 def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any:
