@@ -195,7 +195,8 @@ def draw(record: Record) -> Figure:
     for axes, day in zip(beliefs, (max(days - APART, days // 2), days - 1), strict=True):
         policy, rounds = POLICIES[FADING](runs[0]["seed"], SeattleWeather(seed=0)), torch.arange(day)
         policy.replay(History(X[:day, None], Y[:day], rounds, None, rounds.double()))
-        plot_line(policy, names=["prepared for (°C)"], reward="takings (share of the best)", ax=axes)
+        plot_line(policy, ax=axes)
+        axes.set(xlabel="prepared for (°C)", ylabel="takings (share of the best)")
         legend: Any = axes.get_legend()
         for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             handle.set_label(text.get_text())

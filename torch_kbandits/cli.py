@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +19,9 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from torch_kbandits import __version__, experiments, plotting
-from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.errors import EmptyHistoryError, FileError, InputError, KernelBanditError
 from torch_kbandits.files import read_whole
-from torch_kbandits.plotting.style import BANDS, FORMATS, SCALES
+from torch_kbandits.plotting.style import FORMATS, SCALES
 
 _PATH = click.Path(path_type=Path)
 _RECORDS = click.argument("records", type=_PATH)
@@ -28,9 +29,6 @@ _WORKERS = click.option("--workers", type=int, help="Parallel processes; by defa
 _BASELINE = click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 _OUTPUT = click.option("--output", "-o", type=_PATH, help="Where figures go; by default beside what is drawn.")
 _FORMAT = click.option("--format", type=click.Choice(FORMATS), default="png", show_default=True)
-_ONLY = "Only this one, by its label; may be given several times."
-_ENVIRONMENTS = click.option("--environment", "environments", multiple=True, help=_ONLY)
-_ALGORITHMS = click.option("--algorithm", "algorithms", multiple=True, help=_ONLY)
 
 
 class _Commands(click.Group):
@@ -42,8 +40,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except (InputError, FileError) as error:
+            raise click.UsageError(str(error)) from None
         except (KernelBanditError, OSError) as error:
-            raise (click.UsageError if isinstance(error, InputError) else click.ClickException)(str(error)) from None
+            raise click.ClickException(str(error)) from None
         except MemoryError:
             raise click.ClickException("There is not enough memory for this: make it smaller.") from None
 
@@ -150,41 +150,33 @@ def compare(problems: Sequence[str], players: Sequence[str], seeds: str, rounds:
     with tempfile.TemporaryDirectory() as scratch:
         records = _make(experiment, directory or Path(scratch), words["workers"], baseline)
     if directory is not None:
-        experiments.plot(records, directory, baseline=baseline)
+        experiments.plot(records, directory)
         click.echo(f"Records and figures: {directory}")
 
 
 @main.command()
 @_RECORDS
 @_BASELINE
-@_ENVIRONMENTS
-@_ALGORITHMS
-def summarize(records: Path, baseline: str | None, **chosen: tuple[str, ...]) -> None:
+def summarize(records: Path, baseline: str | None) -> None:
     """Show finished runs in Markdown, with differences from a baseline: kbandits summarize runs/quick --baseline bkb.
 
     RECORDS is the directory of a run, or its file records.jsonl.
     """
-    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline)), nl=False)
+    click.echo(experiments.render(experiments.summarize(_load(records), baseline)), nl=False)
 
 
 @main.command()
 @_RECORDS
 @_OUTPUT
-@_BASELINE
-@_ENVIRONMENTS
-@_ALGORITHMS
-@click.option("--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is around curves.")
 @click.option("--scale", type=click.Choice(SCALES), default=SCALES[0], show_default=True, help="Of regret.")
 @_FORMAT
-def plot(
-    records: Path, output: Path | None, environments: Sequence[str], algorithms: Sequence[str], **words: Any
-) -> None:
-    """Draw regret, its difference from a baseline, dictionary and time of runs: kbandits plot runs/quick -o figures.
+def plot(records: Path, output: Path | None, **words: Any) -> None:
+    """Draw regret, dictionary and time of runs: kbandits plot runs/quick -o figures.
 
     RECORDS is the directory of a run, or its file records.jsonl.
     """
     output = output or (records if records.is_dir() else records.parent)
-    for file in experiments.plot(_load(records, environments, algorithms), output, **words):
+    for file in experiments.plot(_load(records), output, **words):
         click.echo(str(file))
 
 
@@ -195,14 +187,34 @@ def plot(
 @click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
 @_FORMAT
-def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, **words: Any) -> None:
-    """Draw the posterior of a saved BANDIT, its leverage scores, its dictionary: kbandits look prices.kb -c price."""
+def look(
+    bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format: str
+) -> None:
+    """Draw the posterior of a saved BANDIT and its dictionary: kbandits look prices.kb -c price.
+
+    Each coordinate gets a line, the first two a plane. With contexts the others are those of the latest point played.
+    """
     import torch
 
+    from torch_kbandits import checks
+    from torch_kbandits.bandit import Bandit
+    from torch_kbandits.plotting.style import write_figures
+
+    saved, words = Bandit.load(bandit), dict[str, Any](center=checks.finite_number("--center", center))
+    if at is not None:
+        words["at"] = torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
+    elif saved.candidates.context_dim > int(saved.candidates.is_timed) and saved.num_observations:
+        words["at"] = saved.history.X[-1]
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
-    point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
+    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
+    drawn = {name: plotting.plot_line(saved, each, **words) for name, each in lines.items()}
+    if len(coordinates) != 1:
+        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
+            drawn["plane"] = plotting.plot_plane(saved, coordinates[:2] or None, **words)
+    with suppress(EmptyHistoryError):
+        drawn["dictionary"] = plotting.plot_dictionary(saved)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
-    for file in plotting.plot_saved(bandit, output, coordinates=coordinates, at=point, **words):
+    for file in write_figures(drawn, output, format, bbox_inches="tight"):
         click.echo(str(file))
 
 
@@ -247,23 +259,19 @@ def _make(
     return outcome.records
 
 
-def _load(path: Path, environments: Sequence[str], algorithms: Sequence[str]) -> "list[experiments.Record]":
-    """Return the finished runs, of the labels given alone; of all if none is."""
-    from torch_kbandits.environments.options import pick
-
-    records, losses = experiments.load_experiment(path)
+def _load(path: Path) -> "list[experiments.Record]":
+    """Return the finished runs, and say what was lost."""
+    records, losses = experiments.read_records(path)
     for loss in losses:
         click.echo(loss, err=True)
-    for kind, labels in (("environment", environments), ("algorithm", algorithms)):
-        known = {getattr(record, kind)["label"] for record in records}
-        wanted = {pick(f"--{kind}", f"{kind} of these runs", label, known) for label in labels} or known
-        records = [record for record in records if getattr(record, kind)["label"] in wanted]
     return records
 
 
 def _seeds(text: str) -> tuple[int, ...]:
+    from torch_kbandits.experiments.spec import parse_seeds
+
     numbers = _numbers("--seeds", text, int)
-    return experiments.parse_seeds(numbers if "," in text else numbers[0])
+    return parse_seeds(numbers if "," in text else numbers[0])
 
 
 def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:

@@ -8,7 +8,6 @@ import torch
 
 from torch_kbandits import InputError
 from torch_kbandits.experiments import (
-    load_experiment,
     load_spec,
     parse_spec,
     play,
@@ -149,13 +148,13 @@ def test_runs_of_changed_code_are_other_runs_wherever_the_file_is(folder, tmp_pa
     assert (again.skipped, again.notes) == (1, [])
 
     (folder / "mine.py").write_text(CODE.replace("self.told * self.step", "0"), encoding="utf-8")
-    records, losses = load_experiment(run)
+    records, losses = read_records(run)
     assert records == first.records
     assert "code that has changed" in losses[0]
     other = run_experiment(spec_in(run), run, workers=1)
     assert other.skipped == 0
     assert other.records[0].cumulative_regret[-1] == 8.0
-    assert len(read_records(run)[0]) == 2
+    assert len(read_records(run / "records.jsonl")[0]) == 2
 
     (folder / "mine.py").write_text(CODE, encoding="utf-8")
     back = run_experiment(parsed(folder), run, workers=1)

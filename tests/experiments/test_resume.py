@@ -15,7 +15,7 @@ from small_experiments import content, outcome, small
 
 from torch_kbandits import FileError, InputError
 from torch_kbandits.cli import main
-from torch_kbandits.experiments import load_experiment, load_spec, parse_spec, read_records, run_experiment, spec_in
+from torch_kbandits.experiments import load_spec, parse_spec, read_records, run_experiment, spec_in
 
 
 def kbandits(*arguments):
@@ -32,7 +32,7 @@ def test_directories_that_cannot_be_resumed_or_written(tmp_path):
     assert spec_in(tmp_path) == load_spec(file) == small(rounds=2)
     file.write_text("{", encoding="utf-8")
     assert kbandits("resume", tmp_path).exit_code == 2
-    records, losses = load_experiment(tmp_path)  # the records alone are enough
+    records, losses = read_records(tmp_path)  # the records alone are enough
     assert [record.key for record in records] == [record.key for record in first.records]
     assert len(losses) == 1
     run_experiment(small(rounds=2), tmp_path, workers=1)  # writes it anew
@@ -105,10 +105,10 @@ def test_runs_killed_at_random_moments_and_resumed_are_those_of_an_unbroken_expe
     process.communicate(timeout=300)
     assert process.returncode == 0
     assert kills >= 2
-    records, losses = load_experiment(folder)
+    records, losses = read_records(folder)
     assert [outcome(record) for record in records] == [outcome(record) for record in whole]
     assert losses == []
-    assert len(read_records(folder)[0]) == 4
+    assert len(read_records(folder / "records.jsonl")[0]) == 4
     assert {path.name for path in folder.iterdir()} == {"records.jsonl", "experiment.json", ".lock"}
 
 

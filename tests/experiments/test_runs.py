@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from problems import dense
 from small_experiments import content, outcome, small
 
-from torch_kbandits import InputError, KernelBanditError
+from torch_kbandits import FileError, InputError, KernelBanditError
 from torch_kbandits.cli import main
 from torch_kbandits.environments import build
-from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
+from torch_kbandits.experiments import play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
 from torch_kbandits.experiments import trial as trial_module
 
@@ -57,10 +57,10 @@ def test_only_what_is_new_is_run(tmp_path, monkeypatch):
     assert (first.skipped, second.skipped) == (0, 4)
     assert [outcome(record) for record in second.records[:4]] == [outcome(record) for record in first.records]
     # The records of a directory have the labels of the spec that was last run there.
-    assert {record.algorithm["label"] for record in load_experiment(tmp_path)[0]} == {"GP-UCB", "BKB"}
+    assert {record.algorithm["label"] for record in read_records(tmp_path)[0]} == {"GP-UCB", "BKB"}
     third = run_experiment(small(rounds=6, seeds=1), tmp_path, workers=1)
     assert {record.rounds for record in third.records} == {6}
-    assert {record.rounds for record in load_experiment(tmp_path)[0]} == {6}
+    assert {record.rounds for record in read_records(tmp_path)[0]} == {6}
     assert len(read_records(tmp_path / "records.jsonl")[0]) == 8
 
 
@@ -129,8 +129,8 @@ def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
         with pytest.raises(InputError, match=said):
             run_experiment(small(environments=[environment]), tmp_path, workers=1)
     assert not (tmp_path / "records.jsonl").exists()
-    with pytest.raises(InputError, match=r"records\.jsonl' cannot be read"):
-        load_experiment(tmp_path)
+    with pytest.raises(FileError, match=r"records\.jsonl' cannot be read"):
+        read_records(tmp_path)
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="holds no finished run"):
-        load_experiment(tmp_path)
+    result = CliRunner().invoke(main, ["summarize", str(tmp_path)])
+    assert "There is no finished run" in result.output

@@ -203,7 +203,6 @@ HOSTILE = {
     "seeds.toml": (toml(seeds=HUGE), "seeds, unless they are a list, must be at most 1,000,000"),
     "list.toml": (toml(seeds='["1"]'), r"seeds\[0\] must be a whole number"),
     "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most .* 2 GB"),
-    "large.toml": ("# " + "x" * 10**6, "more than 1,000,000 bytes"),
 }
 
 

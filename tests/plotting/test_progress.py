@@ -53,7 +53,8 @@ def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
             type(bandit), name, property(lambda self, name=name, value=value: (looked.append(name), value(self))[1])
         )
     monkeypatch.setattr("sys.stderr", Terminal())
-    progress = Progress(bandit, 10, interval=3600.0)
+    monkeypatch.setattr("torch_kbandits.plotting.progress._INTERVAL", 3600.0)
+    progress = Progress(bandit, 10)
     play(bandit, [1.0] * 3)
     looked.clear()
     progress.update()
@@ -66,11 +67,10 @@ def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(Progress, "reading", lambda self: pytest.fail("nobody looks"))
-    assert list(Progress(bandit, 3, interval=0.0)) == [0, 1, 2]
+    assert list(Progress(bandit, 3)) == [0, 1, 2]
     assert stream.getvalue() == ""
 
 
 def test_what_does_not_fit_is_named():
-    for bandit, words, message in ((make(), {"interval": -1.0}, "interval must"), ("bkb", {}, "bandit must be")):
-        with pytest.raises(InputError, match=message):
-            Progress(bandit, 3, **words)
+    with pytest.raises(InputError, match="bandit must be"):
+        Progress("bkb", 3)

@@ -1,4 +1,4 @@
-"""Players that know the truth, or ask it, beside which a table of regrets can be read; and the expert of a run."""
+"""The best arm that stays, beside which a table of regrets can be read; and the expert of a run."""
 
 from typing import Any, cast
 
@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence import sparq_questions
 from torch_kbandits.environments import AnyEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
@@ -39,9 +38,8 @@ class EnvironmentExpert:
 class BestFixed:
     """Plays the one arm, or action, whose mean reward over all T rounds is the largest: the best that stays.
 
-    It is told the means, so it is no algorithm. An algorithm for a world that changes, or for contexts, that does not
-    have less regret has learned nothing that one good arm would not have given. On a box, or where actions differ from
-    round to round, ``InputError``. Cost: the means of all arms in all rounds, once.
+    It is told the means, so it is no algorithm: one without less regret has learned nothing that one good arm would not
+    have given. On a box, or where actions differ by round, ``InputError``. Cost: all means in all rounds, once.
     """
 
     def __init__(self, *, environment: AnyEnvironment, horizon: int) -> None:
@@ -62,28 +60,3 @@ class BestFixed:
         """Learn nothing."""
 
     recommend = ask
-
-
-class BestAnswer:
-    """Asks the expert about ⌈questions · ln t⌉ arms at random in round t, at least one, and plays the best answer.
-
-    An expert without a model: what SparQ-GP-UCB has beyond it, it has from its posterior. The expert is that of a run:
-    the current means with noise as large as that of the rewards; where nothing changes, ``InputError``. The seed
-    addresses the arms that are asked about. Cost of a round: the means of as many arms.
-    """
-
-    def __init__(self, *, environment: AnyEnvironment, seed: int, questions: float = 6.0) -> None:
-        self.questions, self._expert = checks.positive("questions", questions), EnvironmentExpert(environment)
-        self._arms, self._seed, self._round = self._expert.environment.arms, seed, 0
-
-    def ask(self) -> Tensor:
-        """Return the arm (1, d) with the best answer."""
-        number = min(max(1, sparq_questions(self._round + 1, self.questions)), len(self._arms))
-        generator = generator_for(self._seed, self._round, "questions")
-        rows = torch.randperm(len(self._arms), generator=generator, device="cpu")[:number]
-        asked = self._arms[rows.to(self._arms.device)]
-        return asked[int(self._expert(asked, self._round)[0].argmax()), None].clone()
-
-    def tell(self, x: Tensor, y: Tensor) -> None:
-        """Learn nothing; a round is over."""
-        self._round += 1

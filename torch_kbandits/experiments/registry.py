@@ -55,18 +55,11 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "matern-0.5": _stationary("matern-0.5", "Matérn, ν = 0.5: rough, continuous functions."),
     "linear": _linear,
 }
+_CLASSES = {name.lower(): name for name in dir(confidence)}
+_WIDTHS = "bayesian-gp-ucb bkb constant ek-ucb gp-ts gp-ucb igp-ucb k-ucb nystrom randomized self-normalized"
+#: What makes each width: the class of that name, whatever its case and hyphens.
 WIDTHS: dict[str, type[Width]] = {
-    "bayesian-gp-ucb": confidence.BayesianGPUCBWidth,
-    "bkb": confidence.BKBWidth,
-    "constant": confidence.ConstantWidth,
-    "ek-ucb": confidence.EKUCBWidth,
-    "gp-ts": confidence.GPTSWidth,
-    "gp-ucb": confidence.GPUCBWidth,
-    "igp-ucb": confidence.IGPUCBWidth,
-    "k-ucb": confidence.KUCBWidth,
-    "nystrom": confidence.NystromWidth,
-    "randomized": confidence.RandomizedWidth,
-    "self-normalized": confidence.SelfNormalizedWidth,
+    name: getattr(confidence, _CLASSES[f"{name.replace('-', '')}width"]) for name in _WIDTHS.split()
 }
 _GAINS: dict[str, Callable[..., InformationGain]] = {
     "realized": confidence.RealizedGain,
@@ -85,10 +78,7 @@ def build(
     key: str = "name",
     also: Sequence[str] = (),
 ) -> Any:
-    """Make what a name, or a table that has it under a key, stands for: one of those known, or own code.
-
-    Where the table is silent ``words`` are used: what the run knows. Options that are ``also`` there are the caller's.
-    """
+    """Make what a name, or a table with it, stands for, with what the run knows; options ``also`` are the caller's."""
     options: dict[str, Any] = {key: value} if isinstance(value, str) else dict(table(where, value))
     if key not in options:
         raise InputError(f"{where} needs a {key}, one of {', '.join(known)}.")

@@ -20,10 +20,10 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.experiments.registry import reason
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
-from torch_kbandits.experiments.summary import RECORDS_FILE, Record, append_record, read_records
+from torch_kbandits.experiments.summary import RECORDS_FILE, Record, append_record
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
-from torch_kbandits.files import clear_drafts, file_error, locked, write_whole
+from torch_kbandits.files import clear_drafts, file_error, locked, read_whole, write_whole
 
 #: The spec that was last run in a directory, and tracebacks.
 _SPEC_FILE, _FAILURES_FILE = "experiment.json", "failures.log"
@@ -107,25 +107,31 @@ def run_experiment(
     return Outcome(_labelled(finished, spec), failures, done, notes)
 
 
-def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read finished runs to summarise or to draw; ``InputError`` if there are none.
+def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
+    """Read finished runs; ``FileError`` if there is no file of them.
 
-    Of a records file they are all its runs; of a directory those of the spec that was last run there, in its order and
-    with its labels. Beside them comes a line of words for what is damaged or left out.
+    Of a records file they are all, one for each key, in their order; of a directory those of the spec that was last run
+    there, in its order and with its labels. Beside them comes a line of words for what is damaged or left out.
     """
-    records, losses = read_records(path)
+    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
+    records, losses = dict[str, Record](), list[str]()
+    for number, line in enumerate(read_whole(file).split(b"\n"), start=1):
+        try:
+            if line.strip():
+                record = Record(**json.loads(line))
+                records.setdefault(record.key, record)
+        except (ValueError, TypeError, RecursionError):
+            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
     if (Path(path) / _SPEC_FILE).is_file():
         try:
-            shown = _labelled({record.key: record for record in records}, spec_in(path))
-            if number := len(records) - len(shown):
-                left = "All are shown." if not shown else "They are left out."
-                losses.append(f"{number} finished run(s) are of another spec, or of code that has changed. {left}")
-            records = shown or records
+            shown = _labelled(records, spec_in(path))
         except KernelBanditError as error:
-            losses.append(f"All runs are shown: {error}")
-    if not records:
-        raise InputError(f"{str(path)!r} holds no finished run.")
-    return records, losses
+            return list(records.values()), [*losses, f"All runs are shown: {error}"]
+        if number := len(records) - len(shown):
+            left = "All are shown." if not shown else "They are left out."
+            losses.append(f"{number} finished run(s) are of another spec, or of code that has changed. {left}")
+        return shown or list(records.values()), losses
+    return list(records.values()), losses
 
 
 def spec_in(directory: str | Path) -> ExperimentSpec:

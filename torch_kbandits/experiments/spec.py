@@ -16,11 +16,10 @@ from torch_kbandits.environments import registry as environments
 from torch_kbandits.environments.options import check_options, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import registry
+from torch_kbandits.files import read_whole
 
 #: What ``settings`` may hold. An algorithm gets those that it takes.
 SETTINGS = ("beta", "gain", "kernel", "regularization", "noise_scale", "norm_bound", "failure_probability", "horizon")
-#: Bytes; what is larger is no spec.
-_LARGEST_FILE = 10**6
 _KEYS = ("name", "rounds", "seeds", "record_every", "settings", "environments", "algorithms")
 _ENTRY_KEYS = {"environments": ("name", "label", "settings"), "algorithms": ("name", "label", "batch")}
 #: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
@@ -31,7 +30,8 @@ _MEASURE = 1
 class Entry:
     """An environment or an algorithm: its name in a registry, or of own code, its label, and what it is made with.
 
-    An environment has ``settings`` for the algorithms that play it; an algorithm is asked for ``batch`` points a time.
+    An environment has ``settings`` for the algorithms that play it; an algorithm is asked for ``batch`` points a time,
+    or for as many as its own "rule" allows.
     """
 
     name: str
@@ -113,14 +113,10 @@ class ExperimentSpec:
 
 def load_spec(path: str | Path) -> ExperimentSpec:
     """Read an experiment from a TOML file, or from a JSON file if its name ends so; see ``parse_spec``."""
-    file = Path(path)
+    file, content = Path(path), read_whole(path)
     kind, read = ("JSON", json.loads) if file.suffix.lower() == ".json" else ("TOML", tomllib.loads)
     try:
-        if file.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"it has more than {_LARGEST_FILE:,} bytes: it is no spec.")
-        return parse_spec(read(file.read_text("utf-8")), default_name=file.stem, folder=file.parent)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The spec {str(path)!r} cannot be read: {error}") from None
+        return parse_spec(read(content.decode()), default_name=file.stem, folder=file.parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:  # also of numbers with too many digits
@@ -133,10 +129,8 @@ def parse_spec(
     """Make an experiment from a table; ``InputError`` if a name, an option or a key is not known or is missing.
 
     Args:
-        content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
-            tables ``environments`` and ``algorithms``. Each entry has a ``name`` and options, and may have a ``label``;
-            an environment may have ``settings``, an algorithm a ``batch``: how many points it is asked for at a time,
-            or "rule" for as many as its own rule allows. A name is one of a registry, or of your own code:
+        content: as in ``ExperimentSpec``, with ``seeds`` how many or a list, and tables as entries: a ``name``, options
+            beside it, and perhaps the other fields of an ``Entry``. A name is one of a registry, or of your own code:
             ``path/to/file.py:Class`` or ``package.module:Class``; so is that of a kernel, a width or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from scipy.stats import binom
 
@@ -22,8 +22,6 @@ from torch_kbandits.version import __version__
 
 #: Finished runs, in the directory of an experiment.
 RECORDS_FILE = "records.jsonl"
-#: A spread below this fraction of the value is rounding: the values are equal.
-_ROUNDING = 1e-12
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
 
@@ -90,12 +88,7 @@ class Estimate:
     @property
     def mean_and_error(self) -> str:
         """The mean with its standard error, with two digits of the latter."""
-        if self.error is None:
-            return f"{self.mean:.4g}"
-        if self.error <= _ROUNDING * abs(self.mean):
-            return f"{self.mean:.4g} ± 0"
-        decimals = _decimals(self.error)
-        return f"{self.mean:.{decimals}f} ± {self.error:.{decimals}f}"
+        return f"{self.mean:.4g}" if self.error is None else " ± ".join(_rounded(self.error, self.mean, self.error))
 
 
 @dataclass(frozen=True)
@@ -142,39 +135,6 @@ class Row:
     difference: Difference | None = None
 
 
-class Group(NamedTuple):
-    """The runs of one algorithm on one environment, that differ in the seed alone, sorted by it; and pairs of them.
-
-    A pair is a run and the baseline's of the same seed, environment, T and recorded rounds.
-    """
-
-    environment: str
-    algorithm: str
-    runs: list[Record]
-    pairs: list[tuple[Record, Record]]
-
-
-def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
-
-    They come in their order, one for each key, with a line of words for each line of the file that is no record.
-    """
-    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
-    records, losses = dict[str, Record](), list[str]()
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        try:
-            if line.strip():
-                record = Record(**json.loads(line))
-                records.setdefault(record.key, record)
-        except (ValueError, TypeError, RecursionError):
-            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
-    return list(records.values()), losses
-
-
 def append_record(folder: Path, record: Record) -> None:
     """Write a record at the end of a directory's file, and wait until the disk has it; a part would be left out."""
     file = folder / RECORDS_FILE
@@ -212,52 +172,48 @@ def difference(values: Sequence[float]) -> Difference:
 
 
 def outside_median(number: int) -> int:
-    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %: the 95 % interval of a median begins at the k-th of n values.
-
-    It is 0 where there is none, for fewer than six values.
-    """
+    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %, where the 95 % interval of a median begins; 0 for n < 6."""
     return int(binom.ppf(0.025, number, 0.5))
 
 
-def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
-    """Return the runs that differ in the seed alone, together, in the order in which environments come.
+def group(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the runs that differ in the seed alone, sorted by it, under the labels of environment and algorithm.
 
-    Of several configurations under one label, as a file has after a change of the spec, later ones are numbered.
+    Environments stay together. Of several configurations under one label, after a change of the spec, later ones are
+    numbered.
     """
     kinds: dict[str, list[Record]] = {}
     for record in records:
         kind = [record.environment, record.algorithm, record.settings, record.rounds, record.record_every]
         kinds.setdefault(json.dumps(kind, sort_keys=True), []).append(record)
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[str, dict[str, list[Record]]] = {}
     for runs in kinds.values():
-        environment, label = runs[0].environment["label"], runs[0].algorithm["label"]
+        there, label = groups.setdefault(runs[0].environment["label"], {}), runs[0].algorithm["label"]
         algorithm, number = label, 1
-        while (environment, algorithm) in groups:
+        while algorithm in there:
             number += 1
             algorithm = f"{label} ({number})"
-        ordered = sorted(runs, key=lambda run: run.seed)
-        groups[environment, algorithm] = Group(environment, algorithm, ordered, [])
-    if baseline is not None:
-        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
-    for (environment, algorithm), entry in groups.items():
-        other = groups.get((environment, baseline or ""))
-        if other is not None and algorithm != baseline:
-            theirs = {run.seed: run for run in other.runs if run.recorded_rounds == entry.runs[0].recorded_rounds}
-            entry.pairs.extend((run, theirs[run.seed]) for run in entry.runs if run.seed in theirs)
-    order = list(dict.fromkeys(environment for environment, _ in groups))
-    return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
+        there[algorithm] = sorted(runs, key=lambda run: run.seed)
+    return {(environment, label): runs for environment, there in groups.items() for label, runs in there.items()}
 
 
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
     """Return a row for each algorithm on each environment, in the order in which they come.
 
-    A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
+    A baseline is the label of the algorithm from which differences are taken; ``InputError`` if no run has it, and if
+    there are no runs.
     """
-    rows = []
-    for environment, algorithm, runs, pairs in group(records, baseline):
+    if not records:
+        raise InputError("There is no finished run to summarise.")
+    rows, groups = [], group(records)
+    if baseline is not None:
+        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
+    for (environment, algorithm), runs in groups.items():
+        others = groups.get((environment, baseline or ""), []) if algorithm != baseline else []
+        theirs = {run.seed: run.cumulative_regret[-1] for run in others if run.rounds == runs[0].rounds}
+        apart = [run.cumulative_regret[-1] - theirs[run.seed] for run in runs if run.seed in theirs]
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
-        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
         regret, seconds, size = (
             estimate([getattr(run, name)[-1] for run in runs])
             for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
@@ -306,15 +262,17 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def _between(value: float, lower: float | None, upper: float | None) -> str:
-    """Return a number with what it lies between, if that is known, with two digits of their distance."""
-    if lower is None or upper is None or upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
+    """Return a number with what it lies between, if that is known and another."""
+    if lower is None or upper is None:
         return f"{value:.4g}"
-    decimals = _decimals(upper - lower)
+    middle, low, high = _rounded(upper - lower, value, lower, upper)
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+def _rounded(spread: float, *numbers: float) -> list[str]:
+    """Return numbers with two digits of their spread, with four of their own where that is rounding."""
+    if spread <= 1e-12 * abs(numbers[0]):
+        return [f"{number:.4g}" for number in numbers]
+    decimals = max(0, 1 - math.floor(math.log10(spread)))
     # Adding zero turns a negative zero into one without a sign.
-    value, lower, upper = (round(number, decimals) + 0.0 for number in (value, lower, upper))
-    return f"{value:.{decimals}f} [{lower:.{decimals}f}, {upper:.{decimals}f}]"
-
-
-def _decimals(spread: float) -> int:
-    """Return as many decimals as make two digits of a spread."""
-    return max(0, 1 - math.floor(math.log10(spread)))
+    return [f"{round(number, decimals) + 0.0:.{decimals}f}" for number in numbers]

@@ -37,13 +37,9 @@ _FAILURE_PROBABILITY = 0.1
 
 @dataclass(frozen=True)
 class Trace:
-    """What was measured while a bandit played.
+    """What was measured while a bandit played, after each of the recorded ``rounds``, counted from 1; the last is T.
 
-    Args:
-        rounds: the recorded rounds, counted from 1; the last is T. The others are after each of these.
-        regret: cumulative pseudo-regret, in reward units.
-        seconds: of ask and tell, cumulative; the environment's time is not in it.
-        dictionary_size: inducing points.
+    Cumulative pseudo-regret, in reward units; cumulative seconds of ask and tell; inducing points.
     """
 
     rounds: list[int]
@@ -58,14 +54,12 @@ class Replay:
 
     Args:
         rewards, rows: (m,), of the rounds that the bandit played, and the interactions of the log that they are from.
-        offered, accepted: the interactions that were gone through, and on which the bandit was asked.
-        mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
-            independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
+        accepted: the interactions on which the bandit was asked.
+        mean: of the rewards, None if there are none; its error is right for a bandit that has stopped learning.
     """
 
     rewards: Tensor
     rows: Tensor
-    offered: int
     accepted: int
     mean: Estimate | None
 
@@ -115,61 +109,41 @@ def play(
     return trace
 
 
-def replay_log(
-    bandit: Bandit,
-    log: LoggedInteractions,
-    *,
-    seed: int,
-    rounds: int | None = None,
-    lowest_propensity: float | None = None,
-    center: float = 0.0,
-) -> Replay:
+def replay_log(bandit: Bandit, log: LoggedInteractions, *, seed: int, center: float = 0.0) -> Replay:
     """Let a bandit play the interactions of a log on which it agrees with the logging policy.
 
     The bandit is asked in the logged context. If it chooses the logged action it is told the reward, which is a round;
-    otherwise the ask is forgotten. Of actions that the logging policy preferred too many would match, so an interaction
-    of propensity p is accepted with probability p₀ / p, where p₀ is a propensity that no action falls below. Then any
-    action matches with probability p₀, and the rounds are as good as rounds played in the world, if contexts and
-    rewards are drawn independently.
+    otherwise the ask is forgotten. An interaction of propensity p is accepted with probability p₀ / p, where p₀ is the
+    smallest propensity of the log: then any action matches with probability p₀, and the rounds are as good as rounds
+    played in the world, if contexts and rewards are drawn independently.
 
-    Source: Li, Chu, Langford and Wang, "Unbiased offline evaluation of contextual-bandit-based news article
-    recommendation algorithms", WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that are not
-    uniform; about p₀ of the log is played, 1 / A of a uniform one.
+    Source: Li, Chu, Langford and Wang, WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that
+    are not uniform; about p₀ of the log is played, 1 / A of a uniform one.
 
     Args:
         bandit: made with ``log.action_set`` as its actions.
         log: as it was played.
         seed: addresses which interactions are accepted, by their position in the log.
-        rounds: stop after so many rounds; None: at the end of the log.
-        lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
         center: constant to subtract from rewards before they are told.
 
     Cost: an ask for each accepted interaction, a tell for each round.
     """
     checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
     seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
-    rounds = checks.optional(checks.positive_integer)("rounds", rounds)
-    least = float(log.propensities.min())
-    lowest = least if lowest_propensity is None else checks.positive("lowest_propensity", lowest_propensity)
-    if least < lowest:
-        row = int(log.propensities.argmin())
-        raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
     uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
-    accepts = (uniform * log.propensities.double().cpu() < lowest).tolist()
-    actions, matched, offered = log.action_rows, list[int](), 0
-    while offered < len(log) and len(matched) != rounds:
-        row, offered = offered, offered + 1
-        if accepts[row]:
-            context = log.contexts[row]
-            chosen = bandit.ask(context=context)
-            if torch.equal(chosen, actions[row : row + 1]):
-                bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
-                matched.append(row)
-            else:
-                bandit.forget(chosen, context=context)
+    accepted = (uniform * log.propensities.double().cpu() < float(log.propensities.min())).nonzero().flatten().tolist()
+    actions, matched = log.action_rows, list[int]()
+    for row in accepted:
+        context = log.contexts[row]
+        chosen = bandit.ask(context=context)
+        if torch.equal(chosen, actions[row : row + 1]):
+            bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
+            matched.append(row)
+        else:
+            bandit.forget(chosen, context=context)
     rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
     rewards = log.rewards[rows]
-    return Replay(rewards, rows, offered, sum(accepts[:offered]), estimate(rewards.tolist()) if matched else None)
+    return Replay(rewards, rows, len(accepted), estimate(rewards.tolist()) if matched else None)
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:

@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from torch_kbandits.plotting.plays import pareto_front as pareto_front
     from torch_kbandits.plotting.plays import plot_front as plot_front
     from torch_kbandits.plotting.posterior import plot_dictionary as plot_dictionary
-    from torch_kbandits.plotting.posterior import plot_leverage as plot_leverage
     from torch_kbandits.plotting.posterior import plot_line as plot_line
     from torch_kbandits.plotting.posterior import plot_plane as plot_plane
-    from torch_kbandits.plotting.posterior import plot_saved as plot_saved
     from torch_kbandits.plotting.progress import Progress as Progress
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

@@ -15,8 +15,8 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import moments, recommended_point
-from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
+from torch_kbandits.plotting.section import coordinate_names, moments
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -26,13 +26,13 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     """Return what was told as named columns, a row for each play: ``pandas.DataFrame(history_columns(bandit))``.
 
     The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
-    and the action by their names, ``x0, x1, …`` where there are none, of a parameter space the parameters; ``reward``,
-    ``failed`` and each outcome by its name, ``nan`` where there is none; ``weight``, what the reward counts for now. A
-    name that occurs twice gets its place as well. Cost: O(n d).
+    and the action by their names, as figures have them, of a parameter space the parameters; ``reward``, ``failed`` and
+    each outcome, ``nan`` where there is none; ``weight``, what the reward counts for now. A name that occurs twice gets
+    its place as well. Cost: O(n d).
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
-    names = [name or f"x{place}" for place, name in enumerate(space.names or [""] * X.shape[-1])]
+    names = coordinate_names(bandit)[int(bandit.candidates.is_timed) :]
     width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
     parts: list[tuple[str, list[Any]]] = [("round", history.rounds.tolist())]
     if history.times is not None:
@@ -114,7 +114,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
 
     Bars are one posterior standard deviation of what is on the front. Of two objectives the front is joined by steps:
     what lies on their better side would be new. Of more each panel shows two, and what looks dominated there is on the
-    front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
+    front for another.
 
     Arguments and errors are those of ``pareto_front``, of two objectives or more; ``center`` is added to rewards.
     Returns the figure of matplotlib.
@@ -128,13 +128,8 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.directions])
-    has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
-    stars = torch.zeros_like(front.is_on_front)
-    # An expert would be asked.
-    if bandit.objective is not None and not has_context and bandit._config.advice is None:
-        stars = (cast(Tensor, recommended_point(bandit)).to(front.X.device) == front.X).all(-1)
     for panel, pair in zip(panels, pairs, strict=False):
-        _draw(panel, front, pair, (front.means + shift).cpu(), stars.cpu())
+        _draw(panel, front, pair, (front.means + shift).cpu())
     for panel in panels[len(pairs) :]:
         panel.set_visible(False)
     words = {"fontsize": SMALL, "frameon": False, "loc": "outside lower center", "ncols": 3 if len(pairs) > 1 else 1}
@@ -142,7 +137,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     return figure
 
 
-def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, stars: Tensor) -> None:
+def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor) -> None:
     """Draw two of the objectives."""
     (one, other), best, names = pair, front.is_on_front.cpu(), list(front.directions)
     x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
@@ -157,7 +152,4 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
         ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
     words = {"s": 30, "color": POSTERIOR, "edgecolor": "white", "linewidths": 0.6, "zorder": 2.6}
     ax.scatter(x[best], y[best], label=f"Pareto front of the means, ± σ ({int(best.sum())})", **words)
-    if bool(stars.any()):
-        words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
-        ax.scatter(x[stars], y[stars], s=150, label="recommended", **words)
     labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))

@@ -1,9 +1,6 @@
 """Figures: the posterior along one coordinate or over two, with what was played; leverage scores; the dictionary."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from os import PathLike
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -27,8 +24,8 @@ _USUAL_BETA = 2.0
 _MAPS = ("viridis", "cividis")
 #: What would be drawn more faintly is left out.
 _FAINTEST = 0.02
-#: Points whose kernel values are computed at a time, and fixed coordinates that are listed, at most.
-_BLOCK, _LISTED = 4096, 4
+#: Fixed coordinates that are listed, at most.
+_LISTED = 4
 
 #: How points are drawn, the later ones above the others.
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -51,15 +48,13 @@ def plot_line(
     bounds: Tensor | None = None,
     beta: float | None = None,
     center: float = 0.0,
-    names: Sequence[str] | None = None,
-    reward: str = "reward",
     ax: Any = None,
 ) -> Any:
     """Draw the posterior of a bandit along one coordinate, with the others fixed; return the figure of matplotlib.
 
-    A point is drawn as strongly as it counts: fainter where a memory makes it count less or a kernel on time makes it
-    old, and where it lies off the line, by the squared prior correlation of the function there and on the line. What
-    would be fainter than 2% is left out, and the legend says of how many points. Nothing changes for the bandit.
+    A point is drawn as strongly as it counts: fainter where a memory makes it count less, a kernel on time makes it
+    old, or it lies off the line: by the squared prior correlation of the function there and on the line. What would be
+    fainter than 2% is left out. Nothing changes for the bandit.
 
     Args:
         bandit: whose posterior, as of now.
@@ -70,14 +65,12 @@ def plot_line(
         bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
         beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.
         center: constant to add to rewards: what you subtracted before you told them.
-        names: of all d coordinates, with their units; by default those of the columns, or x1, x2 and so on.
-        reward: name and unit of the reward.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     ``InputError`` if an argument does not fit. Cost: O(n m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
-    line = Section(bandit, (where,), at, context, candidates, bounds, names)
+    line = Section(bandit, (where,), at, context, candidates, bounds)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
     ax = style.new_figure(6.0, 4.6).subplots() if ax is None else ax
     (values,), (column,), (mean, deviation) = line.values, line.columns, moments(bandit, line.points)
@@ -97,7 +90,7 @@ def plot_line(
         _scatter(ax, line.shown(column, X[seen, column]), heights.cpu().numpy(), strength, look, name)
     _scale_axis(line, column, ax, "x")
     style.legend_below(ax)
-    return style.labelled(ax, line.names[column], reward, _fixed_words(line))
+    return style.labelled(ax, line.names[column], "reward", _fixed_words(line))
 
 
 def plot_plane(
@@ -109,8 +102,6 @@ def plot_plane(
     candidates: Any = None,
     bounds: Tensor | None = None,
     center: float = 0.0,
-    names: Sequence[str] | None = None,
-    reward: str = "reward",
     axes: Sequence[Any] | None = None,
 ) -> Any:
     """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
@@ -127,7 +118,7 @@ def plot_plane(
         coordinates = first, first + 1
     if len(coordinates) != 2:
         raise InputError(f"coordinates must be two, got {list(coordinates)}.")
-    plane = Section(bandit, coordinates, at, context, candidates, bounds, names)
+    plane = Section(bandit, coordinates, at, context, candidates, bounds)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
     panels = list(style.new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
@@ -136,7 +127,7 @@ def plot_plane(
     mean, deviation = moments(bandit, plane.points)
     first, second = map(plane.shown, plane.columns, plane.values)
     points = list(_points(bandit, plane))
-    maps = ((mean + center, f"posterior mean of the {reward}"), (deviation, f"σ of the {reward}"))
+    maps = ((mean + center, "posterior mean of the reward"), (deviation, "σ of the reward"))
     for ax, colours, (values, label) in zip(panels, _MAPS, maps, strict=True):
         grid = values.reshape(len(first), len(second)).T.cpu().numpy()
         image = ax.pcolormesh(first, second, grid, cmap=colours, shading="nearest", rasterized=True)
@@ -153,108 +144,56 @@ def plot_plane(
         ax.tick_params(labelsize=TEXT)
     panels[0].set_ylabel(plane.names[plane.columns[1]], fontsize=TEXT)
     panels[0].set_title(_fixed_words(plane), fontsize=SMALL, loc="left", color="0.3")
-    whole = panels[0].get_figure(root=True)
-    if points and axes is None:
-        words = {"fontsize": SMALL, "ncols": 2, "frameon": False, "loc": "outside lower center"}
-        whole.legend(*panels[0].get_legend_handles_labels(), **words)
-    elif points:
+    if points:
         style.legend_below(panels[0])
-    return whole
+    return panels[0].get_figure(root=True)
 
 
-def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw the ridge leverage scores τ(x) = σ²(x) / λ of the distinct points played that count; return the figure.
+def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any:
+    """Draw what the dictionary holds of the distinct points played that count; return the figure of matplotlib.
 
-    A high score is a direction that little was learned about; rules such as ``RidgeLeverageSampling`` keep a point with
-    a probability in proportion to it. ``EmptyHistoryError`` if nothing was learned that counts. Cost: O(n m²).
+    On the left are their ridge leverage scores τ(x) = σ²(x) / λ. A high score is a direction that little was learned
+    about; rules such as ``RidgeLeverageSampling`` keep a point with a probability in proportion to it. On the right is
+    how many were played by each round, and how many of those the dictionary holds now; how its size changed is recorded
+    by ``experiments.play``.
 
     Args:
-        bandit: whose, as of now; nothing changes for it.
-        ax: axes of matplotlib to draw on; None for a figure of its own.
+        bandit: whose, as of now; nothing changes for it. ``EmptyHistoryError`` if nothing was learned that counts.
+        axes: two axes of matplotlib to draw on; None for a figure of its own.
+
+    Cost: O(n m²).
     """
-    weights, history = bandit.weights, bandit.history
-    counts = weights > 0.0
+    counts = bandit.weights > 0.0
     if not bool(counts.any()):
-        raise EmptyHistoryError("Nothing was learned that counts, so there are no leverage scores: tell first.")
-    X = history.X[counts]
-    first, held = _distinct(X, bandit.inducing_points)
-    rounds = history.rounds[counts][first].cpu() + 1
+        raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to draw: tell first.")
+    X, rounds = bandit.history.X[counts], bandit.history.rounds[counts].cpu() + 1
+    first = sorted({key: row for row, key in reversed(list(enumerate(row_keys(X))))}.values())
+    held, rounds = among(X[first], bandit.inducing_points).cpu(), rounds[first]
     scores = (moments(bandit, X)[1].square() / bandit.regularization).cpu()
-    total = float((weights[counts].cpu() * scores).sum())
-    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
+    total = float((bandit.weights[counts].cpu() * scores).sum())
+    left, right = style.new_figure(11.0, 4.2).subplots(1, 2) if axes is None else axes
     for which, label, words in (
         (~held, "played, not in the dictionary", {"marker": "o", "facecolor": "none", "edgecolor": POSTERIOR}),
         (held, "in the dictionary", {"marker": "D", "color": DICTIONARY}),
     ):
         if number := int(which.sum()):
-            ax.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=f"{label} ({number})", **words)
-    ax.set_yscale("log")
-    style.plain_logarithmic(ax.yaxis)
-    style.legend_below(ax)
-    title = f"effective dimension (their sum over all plays): {total:.3g}"
-    return style.labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", title)
-
-
-def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw how many distinct points were played by each round, and how many of those the dictionary holds now.
-
-    For a dictionary that only grows the second curve is its growth, but for points that joined when they were played
-    again. For one that is drawn afresh it says from which rounds its points are. How its size changed is recorded by
-    ``experiments.play``. Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
-    """
-    history = bandit.history
-    if len(history.X) == 0:
-        raise EmptyHistoryError("Nothing was told, so there is nothing to draw: tell first.")
-    first, held = _distinct(history.X, bandit.inducing_points)
-    rounds, number = history.rounds[first].cpu(), int(history.rounds[-1]) + 1
-    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
+            name = f"{label} ({number})"
+            left.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=name, **words)
     for which, colour, label in (
-        (rounds, POSTERIOR, f"distinct points played ({len(rounds)})"),
-        (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
+        (torch.ones_like(held), POSTERIOR, "distinct points played"),
+        (held, DICTIONARY, "of them in the dictionary now"),
     ):
-        counts = torch.bincount(which, minlength=number).cumsum(0).numpy()
-        ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)
-    ax.set_ylim(bottom=0.0)
-    ax.yaxis.get_major_locator().set_params(integer=True)
-    style.legend_below(ax)
-    return style.labelled(ax, "round of the first play", "points")
-
-
-def plot_saved(
-    path: str | PathLike[str],
-    directory: str | PathLike[str],
-    *,
-    coordinates: Sequence[int | str] = (),
-    at: Tensor | None = None,
-    center: float = 0.0,
-    format: str = "png",
-) -> list[Path]:
-    """Draw the posterior of a saved bandit, its leverage scores and its dictionary; return the files.
-
-    Args:
-        path: of a file that ``bandit.save`` wrote.
-        directory: where the figures go; made if it does not exist.
-        coordinates: by name or number: each gets a line, the first two a plane; none for those of ``plot_line``.
-        at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
-            for the latest point played.
-        center: constant to add to rewards.
-        format: "png", "pdf" or "svg".
-    """
-    checks.one_of("format", format, style.FORMATS)
-    bandit = Bandit.load(path)
-    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
-        at = bandit.history.X[-1]
-    words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
-    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
-    drawn = {name: plot_line(bandit, coordinate, **words) for name, coordinate in lines.items()}
-    if len(coordinates) != 1:
-        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
-            drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
-    with suppress(EmptyHistoryError):
-        drawn["leverage"] = plot_leverage(bandit)
-    with suppress(EmptyHistoryError):
-        drawn["dictionary"] = plot_dictionary(bandit)
-    return style.write_figures(drawn, directory, format, bbox_inches="tight")
+        grown = torch.bincount(rounds[which], minlength=bandit.round + 1).cumsum(0)
+        right.step(range(len(grown)), grown, where="post", color=colour, linewidth=1.8, label=f"{label} ({grown[-1]})")
+    left.set_yscale("log")
+    style.plain_logarithmic(left.yaxis)
+    right.set_ylim(bottom=0.0)
+    right.yaxis.get_major_locator().set_params(integer=True)
+    title = f"effective dimension (their sum over all plays): {total:.3g}"
+    for ax, *named in ((left, "ridge leverage score σ²(x) / λ", title), (right, "points", "")):
+        style.legend_below(ax)
+        style.labelled(ax, "round of the first play that counts", *named)
+    return left.get_figure(root=True)
 
 
 # ---------------------------------------------------------------- inside
@@ -274,20 +213,14 @@ def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tenso
 
 
 def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
-    """Return how much points X (q, d) say about the section, (q,) in [0, 1]: 0 beyond the range that is shown.
-
-    It is the squared prior correlation of the function there and at the point moved onto the section.
-    """
-    parts = []
+    """Return the squared prior correlation of the function at X (q, d) and moved onto the section; 0 off its range."""
+    moved = where.through(X)
     with torch.no_grad():
-        for block in X.split(_BLOCK):
-            moved = where.through(block)
-            covariance = gram(kernel, block.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
-            # On the section it is 1 exactly, also where the prior variance is 0.
-            scale = (prior_variance(kernel, block) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
-            share = torch.where((block == moved).all(-1), torch.ones_like(scale), covariance.square() / scale)
-            parts.append(share.double().clamp(0.0, 1.0))
-    return torch.cat(parts) * where.covers(X)
+        covariance = gram(kernel, X.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
+        scale = (prior_variance(kernel, X) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
+    # On the section it is 1 exactly, also where the prior variance is 0.
+    share = (covariance.square() / scale).masked_fill((moved == X).all(-1), 1.0)
+    return share.double().clamp(0.0, 1.0) * where.covers(X)
 
 
 def _scatter(ax: Any, x: Any, y: Any, strength: Tensor, look: dict[str, Any], kind: str) -> None:
@@ -320,12 +253,3 @@ def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
     if isinstance(owner, Number) and owner.log:
         getattr(ax, f"set_{which}scale")("log")
         style.plain_logarithmic(getattr(ax, f"{which}axis"))
-
-
-def _distinct(X: Tensor, dictionary: Tensor) -> tuple[list[int], Tensor]:
-    """Return the row of the first occurrence of each distinct point of X, in order, and which of them are members."""
-    rows: dict[bytes, int] = {}
-    for row, key in enumerate(row_keys(X)):
-        rows.setdefault(key, row)
-    first = list(rows.values())
-    return first, among(X[first], dictionary).cpu()

@@ -3,17 +3,18 @@
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.extras import require
 
-#: So many of the latest rewards make the mean that is shown.
-_RECENT = 50
+#: So many of the latest rewards make the mean that is shown; seconds between two readings.
+_RECENT, _INTERVAL = 50, 0.5
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A line of progress on a terminal for your own loop; silent where standard error is no terminal.
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
@@ -24,21 +25,14 @@ class Progress:
     Args:
         bandit: that is played; what it was told before does not enter the rewards.
         rounds: how many rounds there will be; None if that is not known.
-        interval: seconds between two readings.
         center: constant to add to rewards: what you subtracted before you told them.
         name: before the line.
 
-    Cost: reading the clock in a round; a reading costs O(rewards since the last one + m d), and what the width costs.
+    Cost: reading the clock in a round; twice a second O(new rewards + m d), and what the width costs.
     """
 
     def __init__(
-        self,
-        bandit: Bandit,
-        rounds: int | None = None,
-        *,
-        interval: float = 0.5,
-        center: float = 0.0,
-        name: str | None = None,
+        self, bandit: Bandit, rounds: int | None = None, *, center: float = 0.0, name: str | None = None
     ) -> None:
         checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
         self._bandit, self._center = bandit, checks.finite_number("center", center)
@@ -46,15 +40,9 @@ class Progress:
         self._told, self._best, self._recent = bandit.num_observations, -float("inf"), deque[float](maxlen=_RECENT)
         self._first = self._round = bandit.round
         self._began = time.monotonic()
-        self._bar: Any = require("tqdm").tqdm(
-            total=rounds,
-            desc=name,
-            disable=None,
-            mininterval=checks.non_negative("interval", interval),
-            miniters=1,
-            dynamic_ncols=True,
-            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
-        )
+        form = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+        words = {"mininterval": _INTERVAL, "miniters": 1, "dynamic_ncols": True, "bar_format": form}
+        self._bar: Any = require("tqdm").tqdm(total=rounds, desc=name, disable=None, **words)
 
     def reading(self) -> str:
         """Return how the bandit is doing now, in words; nothing changes for it."""
@@ -87,9 +75,6 @@ class Progress:
             for turn in range(checks.positive_integer("rounds", self._rounds)):
                 yield turn
                 self.update(1)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

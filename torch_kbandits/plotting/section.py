@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, Configurations, ContextualActions
+from torch_kbandits.candidates import Arms, ContextualActions
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
@@ -31,10 +31,10 @@ def moments(bandit: Bandit, X: Tensor, model: Any = None) -> tuple[Tensor, Tenso
 
 
 def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
-    """Return the point (1, d) that ``recommend`` returns now; None if nothing was learned that has weight.
+    """Return the point (1, d) that ``recommend`` returns now; None before any reward that counts.
 
     Where actions differ by round and none are given, it is of those played. A bandit that asks an expert would remember
-    the question; for it the point is the played one of the largest posterior mean.
+    the question: for it the point is the played one of the largest mean.
     """
     kinds, played = bandit.candidates, bandit.history.X[bandit.weights > 0.0]
     now, offers = max(bandit.now, 0.0), untimed(kinds)
@@ -74,12 +74,8 @@ class Section:
         context: Any,
         candidates: Any,
         bounds: Tensor | None,
-        names: Sequence[str] | None,
     ) -> None:
-        d = bandit.candidates.example.shape[-1]
-        self._bandit, self.names = bandit, coordinate_names(bandit) if names is None else tuple(names)
-        if len(self.names) != d or not all(isinstance(name, str) for name in self.names):
-            raise InputError(f"names must be {d}, one for each coordinate, got {names!r}.")
+        self._bandit, self.names = bandit, coordinate_names(bandit)
         self.columns = tuple(map(self._column, coordinates))
         if len(set(self.columns)) != len(self.columns):
             raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
@@ -177,13 +173,7 @@ class Section:
 
 def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
-    candidates, is_timed = untimed(bandit.candidates), bandit.candidates.is_timed
+    candidates, time = untimed(bandit.candidates), ("time",) if bandit.candidates.is_timed else ()
     contexts, d = candidates.context_dim, candidates.example.shape[-1]
-    action = "action " if isinstance(candidates, (Configurations, ContextualActions)) else "x"
-    plain = [
-        stem.strip() if number == 1 else f"{stem}{i}"
-        for stem, number in (("context ", contexts), (action, d - contexts))
-        for i in range(1, number + 1)
-    ]
-    known = candidates.names or [""] * d
-    return (*(("time",) if is_timed else ()), *(name or other for name, other in zip(known, plain, strict=True)))
+    plain = [f"context {i + 1}" for i in range(contexts)] + [f"x{i + 1}" for i in range(d - contexts)]
+    return *time, *(name or other for name, other in zip(candidates.names or [""] * d, plain, strict=True))

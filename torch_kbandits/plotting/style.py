@@ -9,9 +9,8 @@ from typing import Any
 from torch_kbandits.extras import require
 from torch_kbandits.files import file_error, write_whole
 
-#: What files of figures may be; and of experiments, what is drawn around curves, and the scale of regret.
-FORMATS = ("png", "pdf", "svg")
-BANDS, SCALES = ("quartiles", "error", "seeds"), ("auto", "linear", "log")
+#: What files of figures may be, and the scale of regret.
+FORMATS, SCALES = ("png", "pdf", "svg"), ("auto", "linear", "log")
 #: Okabe and Ito's colours, which the colour-blind tell apart; yellow is left out, it is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 POSTERIOR, DICTIONARY, PENDING, RECOMMENDED, PLAYED = COLOURS[:5]
