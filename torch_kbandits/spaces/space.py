@@ -158,6 +158,7 @@ class ParameterSpace:
         if not (isinstance(self.parameters, Mapping) and self.parameters):
             hint = "a mapping from names to parameters with at least one entry"
             raise InputError(f"parameters must be {hint}, got {checks.describe(self.parameters)}.")
+        checks.instance("held", self.held, Mapping, "a mapping from names to values")
         slots: list[Slot] = []
         start = 0
         for name, parameter in self.parameters.items():
