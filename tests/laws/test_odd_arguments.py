@@ -189,7 +189,7 @@ WITH: dict[str, dict[str, Any]] = {
     "Prior": {"mean": None},
     "RGPUCB": {"period": None},
     "RateGain": {"kernel": "matern"},
-    "ReplayedArms": {"records": X, "simultaneous": True},
+    "replayed_arms": {"records": X, "simultaneous": True},
     "SWGPUCB": {"variation_budget": None},
     "SensorReplay": {"readings": torch.stack([X[:, 0], X[:, 1]])},
     "SlidingWindow": {"size": 5, "unit": "observations"},

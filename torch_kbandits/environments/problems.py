@@ -36,65 +36,59 @@ class FiniteArms(Environment):
 
     arms: Tensor
 
+    #: What was recorded of each arm, (A, S), of ``replayed_arms`` alone.
+    records: Tensor
+
     def __init__(self, arms: Tensor, means: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]) -> None:
         super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms, means)
         self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
-    def indices(self, X: Tensor) -> list[int]:
-        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
-        return self._index.find(X).tolist()
+    def positions(self, X: Tensor) -> Tensor:
+        """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
+        return self._index.find(X)
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of arms X (q, d)."""
-        return self.means[self._index.find(X)]
+        return self.means[self.positions(X)]
 
 
-class ReplayedArms(Environment):
+def replayed_arms(
+    arms: Tensor,
+    records: Tensor,
+    seed: int,
+    *,
+    simultaneous: bool,
+    noise_scale: float | None = None,
+    **known: Unpack[Known],
+) -> FiniteArms:
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
     Args:
         arms: (A, d).
-        records: (A, S) rewards, whose means are those of the arms.
+        records: (A, S) rewards, whose means are those of the arms; the attribute ``records`` of the problem.
         seed: addresses, with the round, which record a pull returns.
         simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
         noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
         known: as in ``Environment``, but for the noise.
     """
+    records = checks.finite("records", checks.rows("records", records))
+    if records.dim() != 2:
+        raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+    together = checks.flag("simultaneous", simultaneous)
+    if noise_scale is None:
+        noise_scale = float(records.var(1, correction=0).mean().sqrt())
 
-    arms: Tensor
+    def recorded(X: Tensor, means: Tensor, round: int) -> Tensor:
+        draws, generator = 1 if together else len(X), generator_for(problem.seed, round, "record")
+        chosen = torch.randint(records.shape[1], (draws,), generator=generator, device="cpu")
+        return records[problem.positions(X), chosen.to(records.device)]
 
-    def __init__(
-        self,
-        arms: Tensor,
-        records: Tensor,
-        seed: int,
-        *,
-        simultaneous: bool,
-        noise_scale: float | None = None,
-        **known: Unpack[Known],
-    ) -> None:
-        records = checks.finite("records", checks.rows("records", records))
-        if records.dim() != 2:
-            raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
-        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
-        if noise_scale is None:
-            noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        known["noise"] = self._recorded
-        super().__init__(noise_scale, seed, **known)
-        self._index = ArmIndex(arms, records.mean(1))
-        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
-
-    def mean(self, X: Tensor) -> Tensor:
-        """Return the mean records (q,) of arms X (q, d)."""
-        return self.means[self._index.find(X)]
-
-    def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:
-        rows = self._index.find(X)
-        number, draws = self.records.shape[1], 1 if self.simultaneous else len(rows)
-        chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"), device="cpu")
-        return self.records[rows, chosen.to(rows.device)]
+    known["noise"] = recorded
+    problem = FiniteArms(arms, records.mean(1), noise_scale, seed, **known)
+    problem.records = records
+    return problem
 
 
 class SensorReplay(DynamicEnvironment):

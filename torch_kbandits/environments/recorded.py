@@ -17,13 +17,13 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.base import finite_rows, true_rows
 from torch_kbandits.environments.options import pick, stationary_kernel
-from torch_kbandits.environments.problems import ReplayedArms, SensorReplay
+from torch_kbandits.environments.problems import FiniteArms, SensorReplay, replayed_arms
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.kernels import PrecomputedKernel
 
 
-def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> ReplayedArms:
+def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> FiniteArms:
     """Sensors of a CSV file as arms: find the one that reads highest, with their empirical covariance as kernel.
 
     The first rows give the covariance of the sensors and their overall mean, ``center``; the others are the test rows.
@@ -43,7 +43,7 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
     known, test = _learned(csv, names, readings, fraction, noise_fraction)
-    return ReplayedArms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
+    return replayed_arms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
 
 
 def sensor_replay(
@@ -68,7 +68,7 @@ def sensor_replay(
     return SensorReplay(arms, rest, seed, **known)
 
 
-def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
+def hpolib(dataset: str = "protein_structure", *, seed: int) -> FiniteArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms (62208, 9).
 
     Rewards are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean
@@ -93,7 +93,7 @@ def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
     means = records.mean(1)
     records = (records - means.mean()) / means.std(correction=0)
     variance, kernel = float(records.var(1, correction=0).mean()), stationary_kernel("matern-2.5", 1.2)
-    return ReplayedArms(arms.clone(), records, seed, simultaneous=False, kernel=kernel, regularization=variance)
+    return replayed_arms(arms.clone(), records, seed, simultaneous=False, kernel=kernel, regularization=variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +103,15 @@ class LoggedInteractions:
     Args:
         contexts: (n, c), n >= 1.
         actions: what was played: rows (n, a) like the contexts in dtype, or positions (n,) of dtype torch.int64 in a
-            list of actions, which then are the rows of the identity.
+            list of actions, which then are the rows of the identity, as many as the largest position says.
         rewards: (n,), what came of them, in reward units.
         propensities: (n,) in (0, 1], the probability with which the logging policy chose the action in the context.
-        action_names: what the positions stand for, in order; only with positions.
     """
 
     contexts: Tensor
     actions: Tensor
     rewards: Tensor
     propensities: Tensor
-    action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         contexts = finite_rows("contexts", self.contexts, "(n, c) with n >= 1")
@@ -137,8 +135,7 @@ class LoggedInteractions:
         """The distinct actions (A, a), in order of their positions or else sorted; give these to a bandit."""
         if self.actions.dim() == 2:
             return torch.unique(self.actions, dim=0)
-        size = int(self.actions.max()) + 1 if self.action_names is None else len(self.action_names)
-        return torch.eye(size, dtype=self.contexts.dtype, device=self.contexts.device)
+        return torch.eye(int(self.actions.max()) + 1, dtype=self.contexts.dtype, device=self.contexts.device)
 
     @property
     def action_rows(self) -> Tensor:
@@ -153,14 +150,11 @@ class LoggedInteractions:
         is_rows = not isinstance(actions, Tensor) or actions.dtype != torch.int64
         if is_rows:
             actions = checks.points("actions", actions, like=self.contexts)
-            if self.action_names is not None:
-                raise InputError("action_names are for positions (n,) of dtype torch.int64; these actions are rows.")
         if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
             hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
             raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
-        number = math.inf if self.action_names is None else len(self.action_names)
-        for row in [] if is_rows else true_rows((actions < 0) | (actions >= number)):
-            hint = f"at least 0 and below the number of actions, {number}"
+        for row in [] if is_rows else true_rows((actions < 0) | (actions >= checks.LARGEST_SIZE)):
+            hint = f"at least 0 and below {checks.LARGEST_SIZE:,}"
             raise InputError(f"positions must be {hint}; row {row} has {int(actions[row])}.")
         return actions
 
