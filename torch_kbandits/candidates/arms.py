@@ -140,10 +140,6 @@ class ArmSource:
         for start in range(0, len(self), size):
             yield start, self.block(start, min(start + size, len(self)))
 
-    def parts(self) -> Iterator[Tensor]:
-        """Yield the arms of these blocks."""
-        return (block for _, block in self.blocks())
-
     def verify(self) -> None:
         """Raise ``ArmsChangedError`` if the file's size or modification time changed. Cost: one ``os.stat``."""
         if self.file is None:
@@ -170,10 +166,6 @@ class ArmSource:
                 found |= among(points.to(block.device), block).cpu()
             self._asked_about = last = points.clone(), found
         return last[1]
-
-    def describe(self) -> str:
-        """Return the shape and a digest of the arms."""
-        return f"{(len(self), self.dimension)} {self.dtype} {self.fingerprint()}"
 
     def fingerprint(self) -> str:
         """Return a digest of the exact bytes of all arms, the same wherever the arms are; O(A d) once."""
@@ -213,8 +205,8 @@ class Arms(LastingCandidates):
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
-        self.example = source.block(0, 1).cpu().clone()
-        self.domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
+        self.example, read = source.block(0, 1).cpu().clone(), lambda: (block for _, block in source.blocks())
+        self.domain = Domain(source.tensor, blocks=read if self.is_stored else None)
 
     @property
     def on_host(self) -> "Arms":
@@ -228,7 +220,3 @@ class Arms(LastingCandidates):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""
         return self.source.has(points)
-
-    def describe(self) -> dict[str, object]:
-        """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
-        return {"arms": self.source.describe()}

@@ -59,10 +59,6 @@ class Candidates(ABC):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool. Cost: one pass on arms."""
 
-    @abstractmethod
-    def describe(self) -> dict[str, object]:
-        """Return what tells these candidates from others, for saved states."""
-
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played in every round, (n,) bool."""
         return self.recommends(points) & self.is_lasting

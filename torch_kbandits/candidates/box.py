@@ -41,11 +41,6 @@ class Box(LastingCandidates):
         """Say of points (n, d) which lie within the bounds, (n,) bool."""
         return within(points, self.bounds)
 
-    def describe(self) -> dict[str, object]:
-        """Return the bounds and the search's settings."""
-        words = {"bounds": str(self.bounds.tolist()), "dtype": str(self.bounds.dtype)}
-        return {**words, "num_restarts": self.num_restarts, "raw_samples": self.raw_samples}
-
 
 class UnitCube(LastingCandidates):
     """Points of the unit cube, in double precision, where some coordinates are numbers and others stand for choices.
@@ -94,10 +89,6 @@ class UnitCube(LastingCandidates):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are playable, (n,) bool."""
         return among(points, self.playable(points))
-
-    def describe(self) -> dict[str, object]:
-        """Return the dimension, and which coordinates are continuous; functions are not known by what they do."""
-        return {"dimension": self.dimension, "snaps": self.snap is not None, "continuous": str(self.continuous)}
 
     # ---------------------------------------------------------------- as ``Cube``
 

@@ -17,7 +17,7 @@ from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.columns import ColumnSpec, is_pandas
-from torch_kbandits.spaces import LinearConstraint, ParameterSpace
+from torch_kbandits.spaces import ParameterSpace
 
 
 class ContextualActions(Candidates):
@@ -125,16 +125,6 @@ class ContextualActions(Candidates):
         if self.set is not None:
             return among(actions, self.set)
         return torch.ones(len(points), dtype=torch.bool, device=points.device)
-
-    def describe(self) -> dict[str, object]:
-        """Return what tells these actions and contexts from others."""
-        actions = f"{self.action_dim} columns, given in each round"
-        if self.source is not None:
-            actions = self.source.describe()
-        elif self.bounds is not None:
-            actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
-        known = {"context_dim": self.context_dim, "actions": actions, "dtype": str(self._dtype)}
-        return {**known, "context_columns": repr(self.context_columns), "action_columns": repr(self.action_columns)}
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
@@ -271,29 +261,6 @@ class Configurations(Candidates):
         actions = points[:, self.context_dim :]
         return among(actions, self.space.playable(actions))
 
-    def describe(self) -> dict[str, object]:
-        """Return the parameters and constraints, as far as they have words, and what is known of contexts."""
-        return {
-            "parameters": _words(self.space.parameters),
-            "constraints": _words(self.space.constraints),
-            "held": _words(self.space.held),
-            "context_dim": self.context_dim,
-            "context_columns": repr(self.context_columns),
-        }
-
     def _refuse_context(self, context: Any) -> None:
         if context is not None and not self.is_contextual:
             raise InputError("This bandit has no contexts: leave out context, or give it context_dim when it is made.")
-
-
-def _words(value: Any) -> str:
-    """Return the words of a value, the same in every process: a function is known by its name."""
-    if isinstance(value, (bool, int, float, str, type(None))):
-        return repr(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_words, value))}]"
-    if isinstance(value, LinearConstraint) or hasattr(value, "when"):
-        return f"{type(value).__name__}{_words(vars(value))}"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_words(part)}' for key, part in value.items())}}}"
-    return getattr(value, "__qualname__", type(value).__name__)
