@@ -27,7 +27,7 @@ class Known(TypedDict, total=False):
 
 
 class Problem:
-    """What every bandit problem with known means has: rewards, and what it tells algorithms; see ``Environment``."""
+    """Rewards with known means, and what algorithms are told of them; see ``Environment``."""
 
     def __init__(
         self,

@@ -182,8 +182,7 @@ class Classification(ContextualEnvironment):
 
     Args:
         contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.
-        seed: addresses the order of the examples.
-        noise_scale, known: as in ``Environment``, but for the noise.
+        seed, noise_scale, known: the seed addresses the order of the examples; others as in ``Environment``.
     """
 
     actions: Tensor

