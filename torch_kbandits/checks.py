@@ -318,6 +318,14 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
     return within_reach(name, rows(name, value, dimension=dimension, like=like))
 
 
+def listed_points(name: str, value: Any, *, least: int = 1, **fits: Any) -> Tensor:
+    """Return points (n, d), at least so many, as a tensor; the rest as in ``points``."""
+    found = points(name, value, **fits)
+    if found.dim() != 2 or len(found) < least:
+        raise InputError(f"{name} must be (n, d){f' with n >= {least}' if least else ''}, got {describe(found)}.")
+    return found
+
+
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
     """Return ``value`` if it has the dtype and the device of ``like``."""
     if value.dtype != like.dtype or value.device != like.device:

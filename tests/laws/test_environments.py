@@ -183,8 +183,8 @@ def test_what_cannot_be_played_is_named(make, name, options):
     wrong = {
         r"Row\(s\) \[1\] of X (are no arms|lie outside|are none of joint)": beyond,
         r"d = \d+ columns": torch.cat([X, X[:, :1]], dim=-1),
-        r"shape \(q, \d+\)": X[None],
-        "must have a row for each point|": X[0],
+        r"X must be \(n, d\), got": X[None],
+        "must have a row for each point": X[0],
         "X must be finite": torch.full_like(X[:1], float("nan")),
     }
     if not isinstance(env, BoxFunction):
@@ -322,7 +322,7 @@ def test_bad_arms_are_named():
     for words, message in (
         ({"means": torch.zeros(2)}, r"means must be one number an arm, \(3,\)"),
         ({"means": torch.tensor([0.0, float("nan"), 1.0])}, "means must be finite"),
-        ({"arms": torch.rand(0, 2), "means": torch.zeros(0)}, "A >= 1"),
+        ({"arms": torch.rand(0, 2), "means": torch.zeros(0)}, "n >= 1"),
     ):
         given = {"arms": torch.rand(3, 2), "means": torch.zeros(3), "noise_scale": 0.1, "seed": 0}
         with pytest.raises(InputError, match=message):

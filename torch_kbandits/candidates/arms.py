@@ -68,11 +68,9 @@ class MappedFile:
     def read_as(self, wanted: torch.dtype | None) -> torch.dtype:
         """Return in which dtype arms are read, that of the file unless one is wanted; refuse what is no arms."""
         array = self.mapped()
-        if array.ndim != 2 or 0 in array.shape:
-            hint = "an array (A, d) with an arm and a column"
-            raise InputError(f"{self.path} must have {hint}, got shape {array.shape}.")
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{self.path} must have real numbers, got the NumPy dtype {array.dtype}.")
+        if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
+            hint = "an array (A, d), with an arm and a column, of real numbers"
+            raise InputError(f"{self.path} must have {hint}, got shape {array.shape} and NumPy dtype {array.dtype}.")
         found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
         if found is None:
             hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
@@ -109,9 +107,7 @@ class ArmSource:
             example = torch.empty(0, self.file.shape[-1], dtype=self.file.read_as(dtype))
             self.given, self.tensor, self._stamp = self.file, None, self.file.stamp()
         else:
-            arms = checks.points("candidates", arms)
-            if arms.dim() != 2 or len(arms) == 0:
-                raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
+            arms = checks.listed_points("candidates", arms)
             self.given = self.tensor = example = arms.detach().to(dtype, copy=True)
         self._size = arms.shape[0]
         self.dimension, self.dtype, self.device = example.shape[-1], example.dtype, example.device

@@ -1,6 +1,7 @@
 """Problems made of what you give: means of arms, records, a function, labelled examples."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Unpack
 
 import torch
@@ -14,7 +15,6 @@ from torch_kbandits.environments.base import (
     Environment,
     Known,
     checked_rows,
-    finite_rows,
     noiseless,
     true_rows,
 )
@@ -79,16 +79,15 @@ def replayed_arms(
     together = checks.flag("simultaneous", simultaneous)
     if noise_scale is None:
         noise_scale = float(records.var(1, correction=0).mean().sqrt())
-
-    def recorded(X: Tensor, means: Tensor, round: int) -> Tensor:
-        draws, generator = 1 if together else len(X), generator_for(problem.seed, round, "record")
-        chosen = torch.randint(records.shape[1], (draws,), generator=generator, device="cpu")
-        return records[problem.positions(X), chosen.to(records.device)]
-
-    known["noise"] = recorded
     problem = FiniteArms(arms, records.mean(1), noise_scale, seed, **known)
-    problem.records = records
+    problem.records, problem.noise = records, partial(_recorded, problem, together)
     return problem
+
+
+def _recorded(problem: FiniteArms, together: bool, X: Tensor, means: Tensor, round: int) -> Tensor:
+    draws, generator = 1 if together else len(X), generator_for(problem.seed, round, "record")
+    chosen = torch.randint(problem.records.shape[1], (draws,), generator=generator, device="cpu")
+    return problem.records[problem.positions(X), chosen.to(problem.records.device)]
 
 
 class SensorReplay(DynamicEnvironment):
@@ -162,7 +161,7 @@ class ContextualFunction(ContextualEnvironment):
         super().__init__(noise_scale, seed, **known)
         _check_callable(function)
         self.function, self.context_dim = function, checks.size("context_dim", context_dim)
-        self.actions = finite_rows("actions", actions, "(A, a) with A >= 1")
+        self.actions = checks.listed_points("actions", actions)
 
     def context(self, round: int) -> Tensor:
         """Return the context (c,) of a round, uniform in the unit cube."""
@@ -199,7 +198,7 @@ class Classification(ContextualEnvironment):
     ) -> None:
         known["noise"] = noiseless
         super().__init__(noise_scale, seed, **known)
-        self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
+        self.contexts = contexts = checks.listed_points("contexts", contexts)
         self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
         number = checks.size("num_labels", num_labels, least=2)
         if len(self.labels) != len(contexts):

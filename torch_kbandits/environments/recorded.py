@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.base import finite_rows, true_rows
+from torch_kbandits.environments.base import true_rows
 from torch_kbandits.environments.options import pick, stationary_kernel
 from torch_kbandits.environments.problems import FiniteArms, SensorReplay, replayed_arms
 from torch_kbandits.errors import InputError
@@ -108,7 +108,7 @@ class LoggedInteractions:
     propensities: Tensor
 
     def __post_init__(self) -> None:
-        contexts = finite_rows("contexts", self.contexts, "(n, c) with n >= 1")
+        contexts = checks.listed_points("contexts", self.contexts)
         object.__setattr__(self, "contexts", contexts)
         n = len(contexts)
         for name in ("rewards", "propensities"):

@@ -132,10 +132,9 @@ def synthetic_function(
     ``function`` is "ackley", "branin", "hartmann", "rosenbrock" or another that the error for an unknown name lists,
     and ``dimension`` d, where it leaves a choice (Hartmann: 3, 4 or 6). On the domain "arms" ``num_arms`` points are
     uniform in the cube, 100 d unless given; on "box", the cube itself, the best mean is the value at BoTorch's
-    optimisers after a local search, ``InputError`` if it knows none. On arms ``norm`` may be "rkhs" or "printed", O(A³),
-    which makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the means. These functions are in no known RKHS: the first is a
-    lower bound that grows with the arms. Other arguments are those of ``rkhs_function``; the seed addresses arms and
-    noise alone.
+    optimisers after a local search, ``InputError`` if it knows none. On arms a ``norm`` of "rkhs" or "printed", O(A³),
+    makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the means. These functions are in no known RKHS: the first is a lower
+    bound that grows with the arms. Other arguments are those of ``rkhs_function``; the seed addresses arms and noise.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
     R² = 1% of the range, λ = R²). Differs: rewards are standardised (the paper does not say, nor the units of its ℓ).
