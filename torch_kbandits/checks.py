@@ -29,13 +29,13 @@ REACH = {torch.float64: 1e50, torch.float32: 1e12}
 _MOST_EXPANDED, _DEEPEST = 2**27, 32
 
 
-def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
-    """Refuse a value that is no instance of ``kind``; the hint says what would be."""
+def instance(name: str, value: Any, kind: Any, hint: str) -> None:
+    """Refuse a value that is no instance of ``kind``, classes or ``Callable``; the hint says what would be."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {hint}, got {describe(value)}.")
 
 
-def absent_or(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
+def absent_or(name: str, value: Any, kind: Any, hint: str) -> None:
     """Refuse a value that is neither None nor an instance of ``kind``; the hint says what would be."""
     if value is not None:
         instance(name, value, kind, f"{hint} or None")

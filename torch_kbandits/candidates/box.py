@@ -69,8 +69,7 @@ class UnitCube(LastingCandidates):
     ) -> None:
         self.dimension = checks.size("dimension", dimension)
         for name, function in (("snap", snap), ("neighbours", neighbours)):
-            if function is not None and not callable(function):
-                raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
+            checks.absent_or(name, function, Callable, "a function of points (n, d)")
         self.snap, self.neighbours = snap, neighbours
         listed = range(self.dimension if snap is None else 0) if continuous is None else continuous
         self.continuous = tuple(checks.whole_numbers("continuous", listed))

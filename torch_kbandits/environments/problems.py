@@ -131,7 +131,7 @@ class BoxFunction(Environment):
         self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        _check_callable(function)
+        checks.instance("function", function, Callable, "callable")
         self.function, self.bounds = function, checks.bounds(bounds)
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
@@ -159,7 +159,7 @@ class ContextualFunction(ContextualEnvironment):
         self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        _check_callable(function)
+        checks.instance("function", function, Callable, "callable")
         self.function, self.context_dim = function, checks.size("context_dim", context_dim)
         self.actions = checks.listed_points("actions", actions)
 
@@ -234,8 +234,3 @@ def _values(function: Means, X: Tensor) -> Tensor:
     if not isinstance(values, Tensor) or values.shape != X.shape[:1]:
         raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(values)}.")
     return checks.finite("the function's values", values)
-
-
-def _check_callable(function: Means) -> None:
-    if not callable(function):
-        raise InputError(f"function must be callable, got {checks.describe(function)}.")
