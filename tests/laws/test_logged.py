@@ -34,7 +34,7 @@ def test_positions_count_up_to_the_largest_and_bad_logs_are_named():
         ({"contexts": torch.zeros(0, 2, dtype=DOUBLE)}, "n >= 1"),
         ({"rewards": torch.zeros(2, dtype=DOUBLE)}, r"rewards must be \(3,\)"),
         ({"propensities": zero}, r"2 row\(s\) do not, the first is row 1 with 0"),
-        ({"actions": torch.tensor([0, -1, 1])}, "positions must be at least 0 and .*row 1 has -1"),
+        ({"actions": torch.tensor([0, -1, 1])}, "positions must be at least 0; row 1 has -1"),
     ):
         with pytest.raises(InputError, match=message):
             LoggedInteractions(**(PIECES | changes))

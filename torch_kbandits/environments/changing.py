@@ -34,16 +34,13 @@ class MovingPeak(DynamicEnvironment):
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
-        self._rise, words = _moving_kernel((-50.0, 50.0, num_arms), math.sqrt(10.0), _swinging, noise_scale)
+        grid, length = (-50.0, 50.0, num_arms), math.sqrt(10.0)
+        self._rise, words = _moving_kernel(grid, length, lambda round: 5.0 * math.sin(0.1 * round), noise_scale)
         super().__init__(seed=seed, center=1.5, **words)
 
     def means(self, round: int) -> Tensor:
         """Return the mean rewards (A,) of all arms in a round. Cost: O(A)."""
         return 0.5 * torch.cos(0.2 * self.arms[:, 0]) + 1.5 + self._rise(round)
-
-
-def _swinging(round: int) -> float:
-    return 5.0 * math.sin(0.1 * round)
 
 
 class SeattleWeather(DynamicEnvironment):

@@ -147,9 +147,8 @@ class LoggedInteractions:
         if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
             hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
             raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
-        for row in [] if is_rows else true_rows((actions < 0) | (actions >= checks.LARGEST_SIZE)):
-            hint = f"at least 0 and below {checks.LARGEST_SIZE:,}"
-            raise InputError(f"positions must be {hint}; row {row} has {int(actions[row])}.")
+        for row in [] if is_rows else true_rows(actions < 0):
+            raise InputError(f"positions must be at least 0; row {row} has {int(actions[row])}.")
         return actions
 
 
