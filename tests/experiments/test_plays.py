@@ -41,7 +41,7 @@ class Changing(ContextualEnvironment):
 
 
 ENVIRONMENTS = {
-    "test-function": {"function": "branin", "num_arms": 40, "standardize": False},
+    "test-function": {"function": "branin", "num_arms": 40},
     **{name: {"num_arms": 12} for name in ("moving-peak", "abrupt", "drift", "seattle-weather")},
     **{name: {} for name in ("bump", "chessboard", "step-diagonal", "digits")},
 }
@@ -325,8 +325,8 @@ def test_acceptance_has_an_address():
         return result
 
     contexts, rewards = torch.zeros(2, 1, dtype=DOUBLE), torch.ones(2, dtype=DOUBLE)
-    none = LoggedInteractions(contexts, torch.tensor([0, 0]), rewards, 0.5 * rewards, ("shown", "never shown"))
-    result = replay_log(Policy(none.action_set, [1]), none, seed=0)
+    none = LoggedInteractions(contexts, torch.tensor([0, 0]), rewards, 0.5 * rewards)
+    result = replay_log(Policy(torch.eye(2, dtype=DOUBLE), [1]), none, seed=0)
     assert (result.mean, result.rewards.tolist(), result.accepted) == (None, [], 2)
     assert replayed(1).rows.tolist() == replayed(1).rows.tolist() != replayed(2).rows.tolist()
 

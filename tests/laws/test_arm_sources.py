@@ -161,7 +161,7 @@ def test_actions_beside_a_context_may_come_from_a_file(saved, tmp_path):
     assert sizes[0] + ACTIONS.numel() * 8 < sizes[1] + 4_096
     assert torch.equal(kb.Bandit.load(tmp_path / "small.kb").ask(context=context), bandit.ask(context=context))
     scramble(source.file.path)
-    with pytest.raises(kb.StateMismatchError, match=r"candidates\.actions"):
+    with pytest.raises(kb.StateMismatchError, match=r"candidates\.arms"):
         kb.Bandit.load(tmp_path / "small.kb")
 
 

@@ -63,7 +63,7 @@ def test_a_bad_q_is_named_and_changes_nothing():
 #: What is no number, and ranges of what theorems need, are laws of all that takes them.
 BAD_CONFIGURATIONS = [
     ({"candidates": None}, "Give either candidates"),
-    ({"candidates": ARMS[:0]}, "at least one arm"),
+    ({"candidates": ARMS[:0]}, "n >= 1"),
     ({"kernel": RBFKernel(active_dims=[5])}, "cannot be evaluated at points of 2 columns"),
     ({"kernel": scaled(matern(outputscale=1e200), 1e200)}, "finite number"),
 ]

@@ -46,7 +46,7 @@ def test_a_problem_of_ones_own_needs_only_means_and_may_know_its_budget_and_its_
         (torch.zeros(2), {}, "means must have dtype torch.float64"),
         (torch.tensor([0.0, float("nan")], dtype=DOUBLE), {}, "the means of round 4 must be finite"),
         (None, {"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
-        (None, {"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
+        (None, {"arms": torch.zeros(0, 1)}, r"arms must be \(n, d\) with n >= 1"),
     ):
         with pytest.raises(InputError, match=message):
             Own(values, **words).regret(torch.zeros(1, 1, dtype=DOUBLE), 4)
@@ -323,6 +323,6 @@ def test_bad_functions_and_examples_are_named():
         with pytest.raises(InputError, match=message):
             environments.Classification(**words | {"labels": labels} | changes)
     words = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1, "seed": 0}
-    for changes, message in (({"actions": torch.rand(0, 1)}, "A >= 1"),):
+    for changes, message in (({"actions": torch.rand(0, 1)}, "n >= 1"),):
         with pytest.raises(InputError, match=message):
             environments.ContextualFunction(**words | changes)

@@ -18,8 +18,8 @@ PIECES = {
 
 def test_labels_are_positions_and_numbers_are_rows():
     names, positions = np.unique(["b", "a", "b"], return_inverse=True)
-    log = LoggedInteractions([[31, 2], [45, 0], [18, 7]], positions, [1, 0, 0], [0.5, 0.25, 1], tuple(names))
-    assert (len(log), log.actions.tolist(), log.action_names) == (3, [1, 0, 1], ("a", "b"))
+    log = LoggedInteractions([[31, 2], [45, 0], [18, 7]], positions, [1, 0, 0], [0.5, 0.25, 1])
+    assert (len(log), [names[position] for position in log.actions]) == (3, ["b", "a", "b"])
     assert log.action_rows.tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
     assert log.contexts.dtype == log.rewards.dtype == DOUBLE
     log = LoggedInteractions([[1], [2], [3]], [[2.5, 3.0], [1.5, 3.0], [2.5, 3.0]], [0, 1, 1], [0.5, 0.5, 0.5])
@@ -27,18 +27,14 @@ def test_labels_are_positions_and_numbers_are_rows():
     assert torch.equal(log.action_rows, log.actions)
 
 
-def test_positions_without_names_count_up_to_the_largest_and_bad_logs_are_named():
+def test_positions_count_up_to_the_largest_and_bad_logs_are_named():
     assert LoggedInteractions(**PIECES).action_set.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    named = LoggedInteractions(**PIECES, action_names=("a", "b", "never shown"))
-    assert named.action_set.shape == (3, 3)
-    zero, rows = torch.tensor([0.5, 0.0, 0.0], dtype=DOUBLE), torch.zeros(3, 1, dtype=DOUBLE)
+    zero = torch.tensor([0.5, 0.0, 0.0], dtype=DOUBLE)
     for changes, message in (
         ({"contexts": torch.zeros(0, 2, dtype=DOUBLE)}, "n >= 1"),
         ({"rewards": torch.zeros(2, dtype=DOUBLE)}, r"rewards must be \(3,\)"),
         ({"propensities": zero}, r"2 row\(s\) do not, the first is row 1 with 0"),
-        ({"actions": torch.tensor([0, -1, 1])}, "positions must be at least 0 and .*row 1 has -1"),
-        ({"action_names": ("a",)}, "below the number of actions, 1; row 1 has 1"),
-        ({"actions": rows, "action_names": ("a",)}, "action_names are for positions"),
+        ({"actions": torch.tensor([0, -1, 1])}, "positions must be at least 0; row 1 has -1"),
     ):
         with pytest.raises(InputError, match=message):
             LoggedInteractions(**(PIECES | changes))

@@ -25,6 +25,8 @@ from torch_kbandits.bandit.relearning import failures_in, with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
+from torch_kbandits.candidates import ArmSource, Candidates
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.files import checked_path, read_whole, write_whole
@@ -41,7 +43,7 @@ __all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "rest
 __all__ += ["state_of", "write"]
 
 #: Versions of the layout of files, and of ``Bandit.state_dict``.
-FILE_FORMAT, STATE_FORMAT = 5, 8
+FILE_FORMAT, STATE_FORMAT = 5, 9
 #: Letters of a line, and of a setting, that the message of an error shows.
 _LONGEST = 200
 _ADVICE = "Take an earlier copy, or tell the history anew."
@@ -213,11 +215,22 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
 
 def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
     """Return all that must agree between a saved state and the bandit that loads it, by name."""
-    found = {"algorithm": kind.__name__} | {f"candidates.{key}": of for key, of in config.candidates.describe().items()}
+    found = {"algorithm": kind.__name__} | _of_candidates(config.candidates)
     for name, piece in (config.arguments | {"outcomes": config.declared}).items():
         if name not in _APART:
             found |= settings_of(name, piece)
     return found
+
+
+def _of_candidates(candidates: Candidates) -> dict[str, Any]:
+    """Return what tells candidates from others: arms by a digest, wherever they are read, others by what made them."""
+    plain, width = untimed(candidates), candidates.example.shape[-1]
+    found = {"candidates.columns": f"{candidates.context_dim} before the action, of {width}"}
+    if not isinstance(source := getattr(plain, "source", None), ArmSource):
+        return found | {"candidates.dtype": str(plain.example.dtype)} | settings_of("candidates", plain)
+    named = {word: getattr(plain, word, None) for word in ("context_columns", "action_columns")}
+    digest = f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"
+    return found | settings_of("candidates", named) | {"candidates.arms": digest}
 
 
 def _copied(value: Any) -> Any:

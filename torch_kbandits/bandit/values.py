@@ -212,7 +212,8 @@ def _settings(name: str, described: Any) -> dict[str, Any]:
         digest = hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
         return {name: f"{tuple(numbers.shape)} numbers, {numbers.dtype}, sha256 {digest[:32]}"}
     if not isinstance(described, dict):
-        return {name: described}
+        is_itself = described == described and not isinstance(described, bool)  # NaN is not, and True is 1
+        return {name: described if is_itself else repr(described)}
     inner, settings = described["of"], {name: described.get("is", described.get("other"))}
     if "other" in described and not inner:
         settings[f"{name}{_OPAQUE}"] = True

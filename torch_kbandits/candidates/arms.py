@@ -68,11 +68,9 @@ class MappedFile:
     def read_as(self, wanted: torch.dtype | None) -> torch.dtype:
         """Return in which dtype arms are read, that of the file unless one is wanted; refuse what is no arms."""
         array = self.mapped()
-        if array.ndim != 2 or 0 in array.shape:
-            hint = "an array (A, d) with an arm and a column"
-            raise InputError(f"{self.path} must have {hint}, got shape {array.shape}.")
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{self.path} must have real numbers, got the NumPy dtype {array.dtype}.")
+        if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
+            hint = "an array (A, d), with an arm and a column, of real numbers"
+            raise InputError(f"{self.path} must have {hint}, got shape {array.shape} and NumPy dtype {array.dtype}.")
         found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
         if found is None:
             hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
@@ -109,9 +107,7 @@ class ArmSource:
             example = torch.empty(0, self.file.shape[-1], dtype=self.file.read_as(dtype))
             self.given, self.tensor, self._stamp = self.file, None, self.file.stamp()
         else:
-            arms = checks.points("candidates", arms)
-            if arms.dim() != 2 or len(arms) == 0:
-                raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
+            arms = checks.listed_points("candidates", arms)
             self.given = self.tensor = example = arms.detach().to(dtype, copy=True)
         self._size = arms.shape[0]
         self.dimension, self.dtype, self.device = example.shape[-1], example.dtype, example.device
@@ -140,10 +136,6 @@ class ArmSource:
         for start in range(0, len(self), size):
             yield start, self.block(start, min(start + size, len(self)))
 
-    def parts(self) -> Iterator[Tensor]:
-        """Yield the arms of these blocks."""
-        return (block for _, block in self.blocks())
-
     def verify(self) -> None:
         """Raise ``ArmsChangedError`` if the file's size or modification time changed. Cost: one ``os.stat``."""
         if self.file is None:
@@ -170,10 +162,6 @@ class ArmSource:
                 found |= among(points.to(block.device), block).cpu()
             self._asked_about = last = points.clone(), found
         return last[1]
-
-    def describe(self) -> str:
-        """Return the shape and a digest of the arms."""
-        return f"{(len(self), self.dimension)} {self.dtype} {self.fingerprint()}"
 
     def fingerprint(self) -> str:
         """Return a digest of the exact bytes of all arms, the same wherever the arms are; O(A d) once."""
@@ -213,8 +201,8 @@ class Arms(LastingCandidates):
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
-        self.example = source.block(0, 1).cpu().clone()
-        self.domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
+        self.example, read = source.block(0, 1).cpu().clone(), lambda: (block for _, block in source.blocks())
+        self.domain = Domain(source.tensor, blocks=read if self.is_stored else None)
 
     @property
     def on_host(self) -> "Arms":
@@ -228,7 +216,3 @@ class Arms(LastingCandidates):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""
         return self.source.has(points)
-
-    def describe(self) -> dict[str, object]:
-        """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
-        return {"arms": self.source.describe()}

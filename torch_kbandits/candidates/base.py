@@ -59,10 +59,6 @@ class Candidates(ABC):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool. Cost: one pass on arms."""
 
-    @abstractmethod
-    def describe(self) -> dict[str, object]:
-        """Return what tells these candidates from others, for saved states."""
-
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played in every round, (n,) bool."""
         return self.recommends(points) & self.is_lasting
@@ -96,10 +92,8 @@ class LastingCandidates(Candidates):
         """Return the points (q, d) that were played; a context is refused."""
         if context is not None:
             self._refuse_context()
-        X = checks.points("x", self.brought("x", x), dimension=self.example.shape[-1], like=self.example)
-        if X.dim() != 2 or X.shape[0] == 0:
-            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
-        return X
+        width = self.example.shape[-1]
+        return checks.listed_points("x", self.brought("x", x), dimension=width, like=self.example)
 
     def actions(self, X: Tensor) -> Tensor:
         """Return points (q, d), which are asked for as they are, on the device of the candidates."""

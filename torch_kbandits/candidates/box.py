@@ -41,11 +41,6 @@ class Box(LastingCandidates):
         """Say of points (n, d) which lie within the bounds, (n,) bool."""
         return within(points, self.bounds)
 
-    def describe(self) -> dict[str, object]:
-        """Return the bounds and the search's settings."""
-        words = {"bounds": str(self.bounds.tolist()), "dtype": str(self.bounds.dtype)}
-        return {**words, "num_restarts": self.num_restarts, "raw_samples": self.raw_samples}
-
 
 class UnitCube(LastingCandidates):
     """Points of the unit cube, in double precision, where some coordinates are numbers and others stand for choices.
@@ -74,8 +69,7 @@ class UnitCube(LastingCandidates):
     ) -> None:
         self.dimension = checks.size("dimension", dimension)
         for name, function in (("snap", snap), ("neighbours", neighbours)):
-            if function is not None and not callable(function):
-                raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
+            checks.absent_or(name, function, Callable, "a function of points (n, d)")
         self.snap, self.neighbours = snap, neighbours
         listed = range(self.dimension if snap is None else 0) if continuous is None else continuous
         self.continuous = tuple(checks.whole_numbers("continuous", listed))
@@ -94,10 +88,6 @@ class UnitCube(LastingCandidates):
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are playable, (n,) bool."""
         return among(points, self.playable(points))
-
-    def describe(self) -> dict[str, object]:
-        """Return the dimension, and which coordinates are continuous; functions are not known by what they do."""
-        return {"dimension": self.dimension, "snaps": self.snap is not None, "continuous": str(self.continuous)}
 
     # ---------------------------------------------------------------- as ``Cube``
 

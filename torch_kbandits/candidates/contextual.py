@@ -17,7 +17,7 @@ from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.columns import ColumnSpec, is_pandas
-from torch_kbandits.spaces import LinearConstraint, ParameterSpace
+from torch_kbandits.spaces import ParameterSpace
 
 
 class ContextualActions(Candidates):
@@ -32,11 +32,10 @@ class ContextualActions(Candidates):
         context_dim: c, the number of context columns; 0 if only the actions differ from round to round.
         bounds: a box of actions, (2, a), lower bounds, then upper bounds above them.
         action_dim: a, if each round brings its own actions.
-        context_columns: how rows of a data frame, or mappings, become contexts; then c is its width.
-        action_columns: the same for actions.
+        context_columns, action_columns: how rows of a data frame, or mappings, become contexts and actions; then c or a
+            is its width.
         dtype: of all points where neither actions nor bounds are tensors.
-        num_restarts: starting points of the search over a box.
-        raw_samples: random points from which they are chosen.
+        num_restarts, raw_samples: of the search over a box, as in ``Box``.
     """
 
     is_contextual = True
@@ -78,7 +77,7 @@ class ContextualActions(Candidates):
         self.ranges, self.is_finite = torch.cat(ranges, -1), bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
-            self.groups, self.names = joint_groups(*parts), joint_names(*parts)
+            self.groups, self.names = joint_columns(*parts)
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
 
@@ -126,16 +125,6 @@ class ContextualActions(Candidates):
             return among(actions, self.set)
         return torch.ones(len(points), dtype=torch.bool, device=points.device)
 
-    def describe(self) -> dict[str, object]:
-        """Return what tells these actions and contexts from others."""
-        actions = f"{self.action_dim} columns, given in each round"
-        if self.source is not None:
-            actions = self.source.describe()
-        elif self.bounds is not None:
-            actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
-        known = {"context_dim": self.context_dim, "actions": actions, "dtype": str(self._dtype)}
-        return {**known, "context_columns": repr(self.context_columns), "action_columns": repr(self.action_columns)}
-
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
@@ -178,18 +167,14 @@ class ContextualActions(Candidates):
         return actions.detach() if actions.requires_grad else actions
 
 
-def joint_groups(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[int]:
-    """Return the numbers of what the columns of parts encode; where nothing is known, each is something of its own."""
-    groups: list[int] = []
+def joint_columns(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> tuple[list[int], list[str]]:
+    """Return ``Candidates.groups`` and ``names`` of parts; where nothing is known each column is a group of its own."""
+    groups, names = list[int](), list[str]()
     for known, width in parts:
         start = max(groups, default=-1) + 1
         groups += [start + group for group in (range(width) if known is None else known.groups)]
-    return groups
-
-
-def joint_names(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[str]:
-    """Return the names of columns in the same way, an empty one where it is not known."""
-    return [name for known, width in parts for name in ([""] * width if known is None else known.names)]
+        names += [""] * width if known is None else known.names
+    return groups, names
 
 
 def _width(what: str, least: int, **said: Any) -> int:
@@ -230,7 +215,7 @@ class Configurations(Candidates):
         self.context_dim = known = self._joint.context_dim
         self.is_contextual, self.is_lasting = known > 0, known == 0
         parts = (context_columns, known), (space, space.dimension)
-        self.groups, self.names = joint_groups(*parts), joint_names(*parts)
+        self.groups, self.names = joint_columns(*parts)
         first = space.sample(1, torch.Generator().manual_seed(0))
         self.example = torch.cat([self._joint.example[:, :known], first], -1)
         unit = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(-1).expand(2, space.dimension)
@@ -271,29 +256,6 @@ class Configurations(Candidates):
         actions = points[:, self.context_dim :]
         return among(actions, self.space.playable(actions))
 
-    def describe(self) -> dict[str, object]:
-        """Return the parameters and constraints, as far as they have words, and what is known of contexts."""
-        return {
-            "parameters": _words(self.space.parameters),
-            "constraints": _words(self.space.constraints),
-            "held": _words(self.space.held),
-            "context_dim": self.context_dim,
-            "context_columns": repr(self.context_columns),
-        }
-
     def _refuse_context(self, context: Any) -> None:
         if context is not None and not self.is_contextual:
             raise InputError("This bandit has no contexts: leave out context, or give it context_dim when it is made.")
-
-
-def _words(value: Any) -> str:
-    """Return the words of a value, the same in every process: a function is known by its name."""
-    if isinstance(value, (bool, int, float, str, type(None))):
-        return repr(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_words, value))}]"
-    if isinstance(value, LinearConstraint) or hasattr(value, "when"):
-        return f"{type(value).__name__}{_words(vars(value))}"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_words(part)}' for key, part in value.items())}}}"
-    return getattr(value, "__qualname__", type(value).__name__)

@@ -56,10 +56,6 @@ class Timed(Candidates):
         """Say of points (n, 1 + d) which may be used in the end, at another time, (n,) bool."""
         return self.untimed.recommends(points[:, 1:])
 
-    def describe(self) -> dict[str, object]:
-        """Return what tells these candidates from others: the time is a column of the context."""
-        return self.untimed.describe() | {"context_dim": self.context_dim}
-
 
 def timed(candidates: Candidates) -> Candidates:
     """Return candidates whose points know the time; these, if theirs do."""

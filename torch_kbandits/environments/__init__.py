@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from torch_kbandits.environments.problems import Classification as Classification
     from torch_kbandits.environments.problems import ContextualFunction as ContextualFunction
     from torch_kbandits.environments.problems import FiniteArms as FiniteArms
-    from torch_kbandits.environments.problems import ReplayedArms as ReplayedArms
     from torch_kbandits.environments.problems import SensorReplay as SensorReplay
+    from torch_kbandits.environments.problems import replayed_arms as replayed_arms
     from torch_kbandits.environments.recorded import LoggedInteractions as LoggedInteractions
     from torch_kbandits.environments.recorded import hpolib as hpolib
     from torch_kbandits.environments.recorded import sensor_replay as sensor_replay

@@ -27,7 +27,7 @@ class Known(TypedDict, total=False):
 
 
 class Problem:
-    """What every bandit problem with known means has: rewards, and what it tells algorithms; see ``Environment``."""
+    """Rewards with known means, and what algorithms are told of them; see ``Environment``."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class Problem:
         self.regularization = checks.optional(checks.positive)("regularization", regularization)
         self.norm_bound = checks.optional(checks.non_negative)("norm_bound", norm_bound)
         self.center = checks.finite_number("center", center)
-        self._noise = noise
+        self.noise = noise
 
     def rewards(self, X: Tensor, means: Tensor, round: int) -> Tensor:
         """Return the rewards (q,) of points X (q, d) with means (q,) in a round."""
-        if self._noise is not None:
-            return self._noise(X, means, round)
+        if self.noise is not None:
+            return self.noise(X, means, round)
         generator = generator_for(self.seed, round, "noise")
         noise = torch.randn(len(means), generator=generator, dtype=torch.float64, device="cpu")
         return means + self.noise_scale * noise.to(means)
@@ -251,7 +251,7 @@ class ArmIndex:
     """
 
     def __init__(self, arms: Tensor, means: Any = None) -> None:
-        self.arms = finite_rows("arms", arms, "(A, d) with A >= 1")
+        self.arms = checks.listed_points("arms", arms)
         # Rows as tuples of Python floats: the look-up of a single row costs less than any tensor operation.
         self._first: dict[tuple[float, ...], int] = {}
         for i, row in enumerate(self.arms.tolist()):
@@ -279,20 +279,9 @@ class ArmIndex:
         return checks.finite(name, means)
 
 
-def finite_rows(name: str, value: Any, shape: str) -> Tensor:
-    """Return points (n, d), n >= 1, as a tensor."""
-    points = checks.points(name, value)
-    if points.dim() != 2 or len(points) == 0:
-        raise InputError(f"{name} must be {shape}, got {checks.describe(points)}.")
-    return points
-
-
 def checked_rows(X: Any, like: Tensor) -> Tensor:
     """Return points X (q, d) as a tensor, with the columns, the dtype and the device of others, (n, d)."""
-    X = checks.points("X", X, dimension=like.shape[1], like=like)
-    if X.dim() != 2:
-        raise InputError(f"X must have shape (q, {like.shape[1]}), got {checks.describe(X)}.")
-    return X
+    return checks.listed_points("X", X, least=0, dimension=like.shape[1], like=like)
 
 
 def true_rows(mask: Tensor) -> list[int]:

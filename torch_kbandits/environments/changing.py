@@ -34,7 +34,8 @@ class MovingPeak(DynamicEnvironment):
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
-        self._rise, words = _moving_kernel((-50.0, 50.0, num_arms), math.sqrt(10.0), _swinging, noise_scale)
+        grid, length = (-50.0, 50.0, num_arms), math.sqrt(10.0)
+        self._rise, words = _moving_kernel(grid, length, lambda round: 5.0 * math.sin(0.1 * round), noise_scale)
         super().__init__(seed=seed, center=1.5, **words)
 
     def means(self, round: int) -> Tensor:
@@ -42,25 +43,15 @@ class MovingPeak(DynamicEnvironment):
         return 0.5 * torch.cos(0.2 * self.arms[:, 0]) + 1.5 + self._rise(round)
 
 
-def _swinging(round: int) -> float:
-    return 5.0 * math.sin(0.1 * round)
-
-
 class SeattleWeather(DynamicEnvironment):
     """Each day, the temperature to prepare for, on four years of measured daily maxima in Seattle.
 
-    The reward of a temperature x is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest one of the day t: 1 if x was
-    right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its kernel with norm 1 each day, and its
-    variation budget is known.
+    Arms are A temperatures from −5 to 40 °C. The reward of one, x, is exp(−(x − c_t)² / (2ℓ²)), where c_t is the
+    highest of the day t: 1 if x was right, 0.61 if it was wrong by the ``tolerance`` ℓ, in °C. It lies in the RKHS of
+    its kernel with norm 1 each day, and its variation budget is known. The seed addresses the noise.
 
     Source: public-domain observations of NOAA for 2012 to 2015, by way of the package vega_datasets (MIT licence); the
     file and its licence are in the package's folder ``environments/data``.
-
-    Args:
-        num_arms: A, from −5 to 40 °C at equal distances; 46 are whole degrees.
-        tolerance: ℓ, in °C.
-        noise_scale: standard deviation of the noise that is added to rewards.
-        seed: addresses the noise; the weather is the same for every seed.
 
     Attributes:
         dates, temperatures: the day of each round, such as "2012-01-01", and its highest temperature in °C.
@@ -157,7 +148,7 @@ class AbruptSwitches(RKHSFunctions, DynamicEnvironment):
         switches: a number: a new function every so many rounds; a list: in these rounds, increasing and from 1.
         num_arms, dimension, kernel, lengthscale, norm, noise_scale, seed: A arms and 50 centres are uniform in
             [0, 1]^d. A function is a sum of kernels at the centres, drawn as in ``rkhs_function`` and scaled to the
-            RKHS norm ρ. Noise is Gaussian, and λ its variance, None without noise. The seed addresses all of it.
+            RKHS norm ρ. λ is the variance of the noise, None without noise. The seed addresses all of it.
     """
 
     def __init__(

@@ -26,17 +26,12 @@ def bump(
     """Bump: five context columns, rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) on ten actions in [0, 1).
 
     Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
-    action of every context is a*, and rewards may exceed 1.
+    action of every context is a*, and rewards may exceed 1. The kernel is Gaussian on joint points; λ is the square of
+    ``noise_scale``, None without noise. ``problem_seed`` addresses the actions (from 0, 0.01, …, 0.99), a*, x* and w*;
+    123 is the authors' problem. ``seed`` addresses contexts and noise.
 
     Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free; the kernel's length
     scale is 1 instead of their 0.1, with which nothing is learned from one context for another.
-
-    Args:
-        lengthscale: of the Gaussian kernel on joint points.
-        noise_scale: standard deviation of the noise; λ is its square, and None without noise.
-        problem_seed: addresses the actions (from 0, 0.01, …, 0.99, without replacement), a*, x* and w*; 123 is the
-            authors' problem.
-        seed: addresses contexts and noise.
     """
     generator, actions = _anchors(problem_seed)
     best = float(actions[generator.choice(len(actions))])
@@ -87,13 +82,11 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
     Contexts are the first principal components of the pixels, each scaled to mean 0 and variance 1 over the images.
     The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. λ is 0.25.
 
+    There are 1 to 61 components: three pixels are the same in all images. The seed addresses the order of the images,
+    another one in each epoch of 1,797 rounds.
+
     Source: the test part of Alpaydin and Kaynak's "Optical recognition of handwritten digits" (1998), through
     scikit-learn's ``load_digits``; without it ``MissingExtraError``.
-
-    Args:
-        num_components: c, 1 to 61: three pixels are the same in all images.
-        lengthscale: of the Gaussian kernel on the context.
-        seed: addresses the order of the images, another one in each epoch of 1,797 rounds.
     """
     number = checks.positive_integer("num_components", num_components)
     lengthscale = checks.positive("lengthscale", lengthscale)

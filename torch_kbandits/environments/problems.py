@@ -1,6 +1,7 @@
 """Problems made of what you give: means of arms, records, a function, labelled examples."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Unpack
 
 import torch
@@ -14,7 +15,6 @@ from torch_kbandits.environments.base import (
     Environment,
     Known,
     checked_rows,
-    finite_rows,
     noiseless,
     true_rows,
 )
@@ -36,65 +36,58 @@ class FiniteArms(Environment):
 
     arms: Tensor
 
+    #: What was recorded of each arm, (A, S), of ``replayed_arms`` alone.
+    records: Tensor
+
     def __init__(self, arms: Tensor, means: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]) -> None:
         super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms, means)
         self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
-    def indices(self, X: Tensor) -> list[int]:
-        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
-        return self._index.find(X).tolist()
+    def positions(self, X: Tensor) -> Tensor:
+        """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
+        return self._index.find(X)
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of arms X (q, d)."""
-        return self.means[self._index.find(X)]
+        return self.means[self.positions(X)]
 
 
-class ReplayedArms(Environment):
+def replayed_arms(
+    arms: Tensor,
+    records: Tensor,
+    seed: int,
+    *,
+    simultaneous: bool,
+    noise_scale: float | None = None,
+    **known: Unpack[Known],
+) -> FiniteArms:
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
     Args:
         arms: (A, d).
-        records: (A, S) rewards, whose means are those of the arms.
+        records: (A, S) rewards, whose means are those of the arms; the attribute ``records`` of the problem.
         seed: addresses, with the round, which record a pull returns.
         simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
         noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
         known: as in ``Environment``, but for the noise.
     """
+    records = checks.finite("records", checks.rows("records", records))
+    if records.dim() != 2:
+        raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+    together = checks.flag("simultaneous", simultaneous)
+    if noise_scale is None:
+        noise_scale = float(records.var(1, correction=0).mean().sqrt())
+    problem = FiniteArms(arms, records.mean(1), noise_scale, seed, **known)
+    problem.records, problem.noise = records, partial(_recorded, problem, together)
+    return problem
 
-    arms: Tensor
 
-    def __init__(
-        self,
-        arms: Tensor,
-        records: Tensor,
-        seed: int,
-        *,
-        simultaneous: bool,
-        noise_scale: float | None = None,
-        **known: Unpack[Known],
-    ) -> None:
-        records = checks.finite("records", checks.rows("records", records))
-        if records.dim() != 2:
-            raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
-        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
-        if noise_scale is None:
-            noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        known["noise"] = self._recorded
-        super().__init__(noise_scale, seed, **known)
-        self._index = ArmIndex(arms, records.mean(1))
-        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
-
-    def mean(self, X: Tensor) -> Tensor:
-        """Return the mean records (q,) of arms X (q, d)."""
-        return self.means[self._index.find(X)]
-
-    def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:
-        rows = self._index.find(X)
-        number, draws = self.records.shape[1], 1 if self.simultaneous else len(rows)
-        chosen = torch.randint(number, (draws,), generator=generator_for(self.seed, round, "record"), device="cpu")
-        return self.records[rows, chosen.to(rows.device)]
+def _recorded(problem: FiniteArms, together: bool, X: Tensor, means: Tensor, round: int) -> Tensor:
+    draws, generator = 1 if together else len(X), generator_for(problem.seed, round, "record")
+    chosen = torch.randint(problem.records.shape[1], (draws,), generator=generator, device="cpu")
+    return problem.records[problem.positions(X), chosen.to(problem.records.device)]
 
 
 class SensorReplay(DynamicEnvironment):
@@ -138,7 +131,7 @@ class BoxFunction(Environment):
         self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        _check_callable(function)
+        checks.instance("function", function, Callable, "callable")
         self.function, self.bounds = function, checks.bounds(bounds)
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
@@ -166,9 +159,9 @@ class ContextualFunction(ContextualEnvironment):
         self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        _check_callable(function)
+        checks.instance("function", function, Callable, "callable")
         self.function, self.context_dim = function, checks.size("context_dim", context_dim)
-        self.actions = finite_rows("actions", actions, "(A, a) with A >= 1")
+        self.actions = checks.listed_points("actions", actions)
 
     def context(self, round: int) -> Tensor:
         """Return the context (c,) of a round, uniform in the unit cube."""
@@ -188,8 +181,7 @@ class Classification(ContextualEnvironment):
 
     Args:
         contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.
-        seed: addresses the order of the examples.
-        noise_scale, known: as in ``Environment``, but for the noise.
+        seed, noise_scale, known: the seed addresses the order of the examples; others as in ``Environment``.
     """
 
     actions: Tensor
@@ -206,7 +198,7 @@ class Classification(ContextualEnvironment):
     ) -> None:
         known["noise"] = noiseless
         super().__init__(noise_scale, seed, **known)
-        self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
+        self.contexts = contexts = checks.listed_points("contexts", contexts)
         self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
         number = checks.size("num_labels", num_labels, least=2)
         if len(self.labels) != len(contexts):
@@ -242,8 +234,3 @@ def _values(function: Means, X: Tensor) -> Tensor:
     if not isinstance(values, Tensor) or values.shape != X.shape[:1]:
         raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(values)}.")
     return checks.finite("the function's values", values)
-
-
-def _check_callable(function: Means) -> None:
-    if not callable(function):
-        raise InputError(f"function must be callable, got {checks.describe(function)}.")

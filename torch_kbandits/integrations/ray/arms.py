@@ -87,10 +87,6 @@ class ShardedArms(LastingCandidates):
         """Say of points (n, d) which are arms, (n,) bool; they are looked through in this process."""
         return self.source.has(points)
 
-    def describe(self) -> dict[str, object]:
-        """Return what ``Arms`` says of the same arms, so that saved states go from one to the other."""
-        return {"arms": self.source.describe()}
-
 
 @dataclass(frozen=True, eq=False)
 class RemoteArms:
