@@ -44,13 +44,13 @@ class FiniteArms(Environment):
         self._index = ArmIndex(arms, means)
         self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
-    def positions(self, X: Tensor) -> Tensor:
-        """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
-        return self._index.find(X)
+    def indices(self, X: Tensor) -> list[int]:
+        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
+        return self._index.find(X).tolist()
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of arms X (q, d)."""
-        return self.means[self.positions(X)]
+        return self.means[self._index.find(X)]
 
 
 def replayed_arms(
@@ -87,7 +87,7 @@ def replayed_arms(
 def _recorded(problem: FiniteArms, together: bool, X: Tensor, means: Tensor, round: int) -> Tensor:
     draws, generator = 1 if together else len(X), generator_for(problem.seed, round, "record")
     chosen = torch.randint(problem.records.shape[1], (draws,), generator=generator, device="cpu")
-    return problem.records[problem.positions(X), chosen.to(problem.records.device)]
+    return problem.records[problem.indices(X), chosen.to(problem.records.device)]
 
 
 class SensorReplay(DynamicEnvironment):
