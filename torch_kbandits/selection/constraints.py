@@ -100,11 +100,11 @@ class ConstraintSet:
 
     def limited(self, function: AcquisitionFunction) -> AcquisitionFunction:
         """Return an acquisition function of single points, minus infinity where the limits do not allow a point."""
+        return CombinedFunction([function], self._limited)
 
-        def limited(values: list[Tensor], X: Tensor) -> Tensor:
-            return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
-
-        return CombinedFunction([function], limited)
+    def _limited(self, values: Sequence[Tensor], X: Tensor) -> Tensor:
+        """Return values (1, b) of points (b, 1, d), minus infinity where the limits do not allow them, (b,)."""
+        return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which are within all limits, (n,)."""
