@@ -113,7 +113,7 @@ class RidgeLeverageSampling(DictionaryRule):
                 posterior, z = PredictionStrategy.nystrom_with_features(
                     played.kernel, Z, points, targets, noise / counts
                 )
-                scores = (posterior.variance(points, z) / noise).to(points)
+                scores = (posterior.variance(posterior.at(points, z)) / noise).to(points)
             scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
             if size == n:
                 return torch.empty_like(scores).scatter(0, subset, scores)

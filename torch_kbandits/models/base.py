@@ -21,7 +21,7 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.data import Learned, ObservedGP, at_dictionary, checked_variances, is_same
 from torch_kbandits.models.normal import unrounded
-from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
@@ -57,8 +57,8 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
         """Return τ(x_s) = σ²(x_s) / λ_s of each observation, (..., n); in [0, 1] if exact. Cost: O(n m²)."""
-        strategy, X, z, prior = self._at_observations()
-        return self._number(strategy.own_variance(prior, z) / self._noise(X))
+        strategy, X = self.kept.strategy, self._points()
+        return self._number(strategy.own_variance(strategy.at(X)) / self._noise(X))
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
@@ -71,8 +71,9 @@ class FactoredGP(ObservedGP):
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
         if self.kept.strategy.is_exact:
             return torch.zeros_like(self.information_gain())
-        strategy, X, z, prior = self._at_observations()
-        return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
+        X = self._points()
+        at = self.kept.strategy.at(X)
+        return self._number(((at.prior - at.inside.square().sum(-2)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX, at most that of K, or K."""
@@ -81,7 +82,7 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        variance = self.kept.strategy.prior_variance(self._points())
+        variance = prior_variance(self.kept.strategy.kernel, self._points().double())
         return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
@@ -91,13 +92,8 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def observed_means(self) -> Tensor:
         """Return the posterior means at the observations, (..., n), in (transformed) reward units. Cost: O(n m²)."""
-        strategy, X, z, _ = self._at_observations()
-        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
-
-    def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
-        """Return how the model predicts, and the points observed with their coordinates and prior variances."""
         strategy, X = self.kept.strategy, self._points()
-        return strategy, X, strategy.features(X), strategy.prior_variance(X)
+        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(strategy.at(X)))
 
     def _number(self, values: Tensor) -> Tensor:
         return values.detach().to(self.train_targets)
@@ -113,14 +109,13 @@ class FactoredGP(ObservedGP):
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
         strategy = self._current().strategy
         flat, unflatten = _flatten(X, strategy.batch_dims)
-        z = strategy.features(flat)
-        mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(z)).to(X)
+        at = strategy.at(flat)
+        mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(at)).to(X)
         if X.shape[-2] == 1:
-            variance = unflatten(strategy.variance(flat, z)).to(X)
+            variance = unflatten(strategy.variance(at)).to(X)
             mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
-        taken = None if strategy.pending is None else unflatten(strategy.taken(flat, z))
-        covariance = strategy.covariance(X, unflatten(z), taken).to(X)
+        covariance = strategy.covariance(at.laid_out(X, unflatten)).to(X)
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))

@@ -43,22 +43,6 @@ def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor
     return left + share * residual
 
 
-def learned_residual_covariance(prior: Tensor, embedding: Tensor, covariance: Tensor) -> Tensor:
-    """Return the covariance (..., q, q) of points whose variances are those of ``learned_residual``.
-
-    What is not spanned of two points stays correlated as it was.
-
-    Args:
-        prior: prior covariance, (..., q, q).
-        embedding: z of each point, (..., m, q).
-        covariance: that of the DTC posterior, (..., q, q).
-    """
-    residual = prior - embedding.mT @ embedding
-    variances = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (prior, covariance))
-    root = residual_share(next(variances), embedding.square().sum(-2), next(variances)).sqrt()
-    return covariance - (1.0 - root.unsqueeze(-1) * root.unsqueeze(-2)) * residual
-
-
 def _split(prior: Tensor, spanned: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return r, s between 0 and q, and the share of r that is left, all of it where there is no prior variance."""
     residual = (prior - spanned).clamp_min(0.0)
