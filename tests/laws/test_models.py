@@ -335,9 +335,9 @@ def test_the_variance_does_not_starve_away_from_the_dictionary_and_shrinks_where
 class Seeing(GreedyDictionary):
     """Keeps what it is shown."""
 
-    def select(self, played, generator=None, size=None):
+    def select(self, played, generator=None):
         type(self).seen = played
-        return super().select(played, generator, size)
+        return super().select(played, generator)
 
 
 def test_a_rule_chooses_by_the_present_posterior():
