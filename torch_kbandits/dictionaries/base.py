@@ -103,10 +103,8 @@ class DictionaryRule(InducingPointAllocator):
             noise, counts = 1e-2 * prior_variance(kernel, inputs).mean(), inputs.new_ones(inputs.shape[-2])
             chosen = rule.select(PlayedPoints(inputs, kernel, noise, counts))
         if chosen.indices is None:
-            if chosen.points.shape[-2] != num_inducing:
-                raise InputError(
-                    f"The dictionary has {chosen.points.shape[-2]} points and {num_inducing} were asked for."
-                )
+            if (m := chosen.points.shape[-2]) != num_inducing:
+                raise InputError(f"The dictionary has {m} points and {num_inducing} were asked for.")
             return chosen.points
         rows = torch.arange(inputs.shape[-2])
         is_chosen = torch.isin(rows, chosen.indices.cpu())
