@@ -101,9 +101,7 @@ class RidgeLeverageSampling(DictionaryRule):
             points, counts, noise = played.points[..., subset, :], played.counts[subset], level[..., subset]
             with torch.no_grad():
                 Z, targets = played.points[..., dictionary, :], points.new_zeros(size)
-                posterior, z = PredictionStrategy.nystrom_with_features(
-                    played.kernel, Z, points, targets, noise / counts
-                )
+                posterior, z = PredictionStrategy.nystrom(played.kernel, Z, points, targets, noise / counts)
                 scores = (posterior.variance(posterior.at(points, z)) / noise).to(points)
             scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
             if size == n:

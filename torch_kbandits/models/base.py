@@ -131,6 +131,7 @@ class FactoredGP(ObservedGP):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
+    @torch.no_grad()
     def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
         """Return this model, which from now on predicts by a posterior of its observations, of one of the numbers told.
 
@@ -138,9 +139,8 @@ class FactoredGP(ObservedGP):
         """
         if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
             posterior = changed(posterior, arms=None).refitted()
-        with torch.no_grad():
-            self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
-        return self
+        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
+        return self.eval()._keep(strategy)
 
     @torch.no_grad()
     def _told(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> Self:
@@ -149,7 +149,7 @@ class FactoredGP(ObservedGP):
         everything = torch.cat([self._given_inputs(), X])
         other = self._with_data(everything, torch.cat([self.train_targets, targets], -1), own)
         new = other._observations(slice(self.num_observations, None))
-        return other._keeping(new.told(learned) if learned is not None and new.are_shared else None)
+        return other._keep(new.told(learned) if learned is not None and new.are_shared else None)
 
     @torch.no_grad()
     def remove(self, rows: Tensor | list[int]) -> None:
@@ -171,7 +171,7 @@ class FactoredGP(ObservedGP):
         learned = None if learned is None else self._observations(numbers).told(learned, -1.0)
         own = None if own is None else own[..., kept]
         other = self._with_data(self._given_inputs()[kept], self.train_targets[..., kept], own)
-        self._become(other._keeping(learned))
+        self._become(other._keep(learned))
 
     def _become(self, other: Self) -> None:
         """Take over all that another model has, in one assignment, which no interrupt can come in between."""
@@ -181,11 +181,6 @@ class FactoredGP(ObservedGP):
         """Return what was learned of the observations there are; None where all is computed afresh."""
         known = (self._current().learned or self._fitted()) if self._is_plain() else None
         return None if isinstance(known, PredictionStrategy) else known
-
-    def _keeping(self, learned: Learned | None) -> Self:
-        """Keep what was learned, or without that compute all afresh."""
-        self._keep(learned or self._fitted())
-        return self
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return the model conditioned on more observations, whose points join a dictionary; this one stays as it is.
@@ -238,8 +233,7 @@ class FactoredGP(ObservedGP):
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()
-            other.eval()._keep(self._fitted() if kept.has_graph else kept.learned or kept.strategy)
-        return other
+            return other.eval()._keep(None if kept.has_graph else kept.learned or kept.strategy)
 
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, given: Tensor | None = None, **kwargs: Any
@@ -286,10 +280,11 @@ class FactoredGP(ObservedGP):
         if kept is not None and is_current and (kept.has_graph or not (with_graph and self._requires_grad())):
             return kept
         with torch.set_grad_enabled(with_graph):
-            return self._keep(self._fitted())
+            return self._keep().prediction_strategy
 
-    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
-        """Keep the posterior where GPyTorch clears it, or raise ``NumericalError`` if it is not finite."""
+    def _keep(self, posterior: PredictionStrategy | Learned | None = None) -> Self:
+        """Keep a posterior, or a fresh one, where GPyTorch clears it; raise ``NumericalError`` if it is not finite."""
+        posterior = posterior or self._fitted()
         learned, strategy = (None, posterior) if isinstance(posterior, PredictionStrategy) else (posterior, None)
         strategy = strategy or PredictionStrategy.of(cast(Learned, learned), learns_residual=self.learns_residual)
         if not strategy.is_finite():
@@ -301,7 +296,7 @@ class FactoredGP(ObservedGP):
                     noise = self.likelihood.observation_noise(pending)
                 strategy = strategy.with_pending(pending, noise)
         self.prediction_strategy = Cache(strategy, learned, torch.is_grad_enabled(), _copied(self._source()))
-        return self.prediction_strategy
+        return self
 
     def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
@@ -313,7 +308,7 @@ class FactoredGP(ObservedGP):
             return at_dictionary(observations.told(kind.of(prior, observations.inputs.flatten(0, -2)[:0])), Z)
         if Z is None:
             return PredictionStrategy.exact(kernel, *observations)
-        return PredictionStrategy.nystrom(kernel, Z, *observations, learns_residual=self.learns_residual)
+        return PredictionStrategy.nystrom(kernel, Z, *observations, learns_residual=self.learns_residual)[0]
 
     def _is_plain(self) -> bool:
         """Say whether all outputs have one prior covariance, without a batch, on the CPU."""

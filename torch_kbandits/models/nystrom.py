@@ -205,7 +205,7 @@ class NystromGP(FactoredGP):
         """Return the model at a dictionary of points (m, d)."""
         learned, other = self._learned(), self._shared()
         other.inducing_points, other.learns_residual = points, learns_residual
-        return other._keeping(None if learned is None else at_dictionary(learned, other._dictionary()))
+        return other._keep(None if learned is None else at_dictionary(learned, other._dictionary()))
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
         """Let the points join the dictionary, where they are as they were told."""

@@ -118,7 +118,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     known = ours.at(U)
     tolerance = max(_LEFT_OUT / float(precision @ known.prior), _ROUNDING)
     pivots = greedy_pivots(U, ours.kernel, max_reference, tolerance)
-    exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * precision, 1.0 / precision)
+    exact, z = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * precision, 1.0 / precision)
     left_out = float(precision @ (known.prior - z.square().sum(0)).clamp_min(0.0))
     return DictionaryQuality(
         size=len(model._dictionary()),

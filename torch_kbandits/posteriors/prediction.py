@@ -114,15 +114,8 @@ class PredictionStrategy:
     @classmethod
     def nystrom(
         cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
-    ) -> Self:
-        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d); the others as for ``exact``."""
-        return cls.nystrom_with_features(kernel, Z, X, targets, noise, learns_residual=learns_residual)[0]
-
-    @classmethod
-    def nystrom_with_features(
-        cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
     ) -> tuple[Self, Tensor]:
-        """Return the same, and z of the points X (..., n, d), (..., m, n).
+        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d), and z of points X (..., n, d), (..., m, n).
 
         With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
 

@@ -193,7 +193,7 @@ def _predictive_densities(
         none = Y.new_zeros(len(predicted), len(points))
         precision, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
         means = torch.where(precision > 0.0, sums / precision, 0.0)
-        strategy, z = PredictionStrategy.nystrom_with_features(fit.kernel, Z, points, means, 1.0 / precision)
+        strategy, z = PredictionStrategy.nystrom(fit.kernel, Z, points, means, 1.0 / precision)
         at = strategy.at(points[here].unsqueeze(-2), z[:, here].mT.unsqueeze(-1))
         variance = (fit.regularization + strategy.own_variance(at)).squeeze(-1)
         error = Y[predicted] - strategy.mean_at(at).squeeze(-1)
