@@ -12,6 +12,7 @@ from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
@@ -123,6 +124,14 @@ class FactoredGP(ObservedGP):
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior | TransformedPosterior:
         """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
         return cast(GPyTorchPosterior, unrounded(super().posterior(X, *args, **kwargs)))
+
+    def _apply_noise(self, X: Tensor, mvn: MultivariateNormal, observation_noise: bool | Tensor = False) -> Any:
+        """Add noise to a posterior, of observations with noise of their own that of later ones."""
+        if observation_noise is True and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            level = self.regularization - self.likelihood.second_noise  # which the likelihood adds
+            level = level if level.dim() and self.num_outputs > 1 else level.unsqueeze(-1)
+            observation_noise = level.expand(*level.shape[:-1], self.num_outputs).unsqueeze(-2)
+        return super()._apply_noise(X, mvn, observation_noise)
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
