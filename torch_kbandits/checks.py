@@ -308,6 +308,14 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
     return within_reach(name, rows(name, value, dimension=dimension, like=like))
 
 
+def some_points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Return points (n, d), n >= 1, as ``points`` does."""
+    value = points(name, value, dimension=dimension, like=like)
+    if value.dim() != 2 or len(value) == 0:
+        raise InputError(f"{name} must be (n, d) with n >= 1, got {describe(value)}.")
+    return value
+
+
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
     """Return ``value`` if it has the dtype and the device of ``like``."""
     if value.dtype != like.dtype or value.device != like.device:

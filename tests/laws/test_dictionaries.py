@@ -143,7 +143,7 @@ def test_theoretical_oversampling_equals_its_formula():
 
 def test_bad_settings_are_named():
     for make, message in (
-        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "m >= 1"),
+        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "n >= 1"),
         *(
             (lambda r=rule: r.select(played(torch.empty(0, 2, dtype=DOUBLE))), "nothing was played")
             for rule in RULES.values()

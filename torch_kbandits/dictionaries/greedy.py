@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.prediction import in_double
 
@@ -125,9 +124,7 @@ class FixedDictionary(DictionaryRule):
     points: Tensor  #: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
 
     def __post_init__(self) -> None:
-        checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
-        if self.points.dim() != 2 or len(self.points) == 0:
-            raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
+        checks.keep(self, points=lambda name, given: checks.some_points(name, given).cpu())
 
     def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""

@@ -108,9 +108,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     if model.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
     given = model.train_inputs[0]
-    X = None if X is None else checks.points("X", X, dimension=given.shape[-1], like=given)
-    if X is not None and (X.dim() != 2 or len(X) == 0):
-        raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
+    X = None if X is None else checks.some_points("X", X, dimension=given.shape[-1], like=given)
     ours, seen = model.kept.strategy, model._points()
     U, places = distinct_in_order(seen.double())
     precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
