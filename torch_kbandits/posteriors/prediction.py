@@ -11,8 +11,8 @@ from torch import Tensor
 
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
-from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.posterior import Posterior
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 
@@ -37,9 +37,8 @@ class Located(NamedTuple):
 class PredictionStrategy:
     """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
 
-    What ``Posterior`` is, for GPyTorch's models, with fits of its own for batches and gradients. All is in double
-    precision. Coordinates z are feature-major, (..., m, N) for N points; leading dimensions are batch dimensions and
-    broadcast.
+    What ``Posterior`` is, for GPyTorch's models, with fits of its own for batches and gradients, in double precision.
+    Coordinates z of N points are (..., m, N); leading dimensions are batch dimensions and broadcast.
 
     Attributes:
         basis: Z, (..., m, d).
@@ -70,13 +69,7 @@ class PredictionStrategy:
     # ---------------------------------------------------------------- from a posterior, or from observations
 
     @classmethod
-    def of(
-        cls,
-        posterior: ExactPosterior | DictionaryPosterior,
-        *,
-        column: int | None = None,
-        learns_residual: bool = False,
-    ) -> Self:
+    def of(cls, posterior: Posterior, *, column: int | None = None, learns_residual: bool = False) -> Self:
         """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
         if column is None and len(posterior.prior.means) == 1:
             column = 0
@@ -98,12 +91,10 @@ class PredictionStrategy:
 
     @classmethod
     def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), with noise variances.
+        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), of noise variances. O(n³).
 
         Raises:
             NotPositiveDefiniteError: if the kernel is no covariance.
-
-        Cost: O(n³).
         """
         kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
         factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
@@ -135,10 +126,7 @@ class PredictionStrategy:
         return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual), z
 
     def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior with k more observations at points (..., k, d), as ``exact`` takes them.
-
-        Cost: O(k m² + k² m + k³) a batch member.
-        """
+        """Return the exact posterior with k more observations as ``exact`` takes them. Cost: O(k m² + k² m + k³)."""
         at, k, targets, noise = self.at(X), X.shape[-2], targets.double(), noise.double()
         factor = jittered_cholesky(self._between(at, at) + torch.diag_embed(noise))
         inverse = _inverse(factor)
@@ -221,8 +209,6 @@ class PredictionStrategy:
     def _own(self, z: Tensor) -> Tensor:
         """Return z − cov z, (..., m, N)."""
         return z if self.cov is None else z - self.cov @ z
-
-    # ---------------------------------------------------------------- of the observations
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
