@@ -308,12 +308,12 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
     return within_reach(name, rows(name, value, dimension=dimension, like=like))
 
 
-def some_points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Return points (n, d), n >= 1, as ``points`` does."""
-    value = points(name, value, dimension=dimension, like=like)
-    if value.dim() != 2 or len(value) == 0:
-        raise InputError(f"{name} must be (n, d) with n >= 1, got {describe(value)}.")
-    return value
+def listed_points(name: str, value: Any, *, least: int = 1, **fits: Any) -> Tensor:
+    """Return points (n, d), at least so many, as a tensor; the rest as in ``points``."""
+    found = points(name, value, **fits)
+    if found.dim() != 2 or len(found) < least:
+        raise InputError(f"{name} must be (n, d){f' with n >= {least}' if least else ''}, got {describe(found)}.")
+    return found
 
 
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:

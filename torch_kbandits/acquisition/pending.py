@@ -54,10 +54,7 @@ class PendingPoints(AcquisitionFunction):
         if X_pending is None or (is_tensor and X_pending.shape[:1] == (0,)):
             self._X_pending = None
             return
-        X = checks.points("X_pending", X_pending, **inputs_of(self.model))
-        if X.dim() != 2:
-            raise InputError(f"X_pending must be (k, d), got {checks.describe(X)}.")
-        self._X_pending = X.detach().clone()
+        self._X_pending = checks.listed_points("X_pending", X_pending, **inputs_of(self.model)).detach().clone()
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

@@ -67,7 +67,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         maximize: bool = True,
     ) -> None:
         super().__init__(model, posterior_transform)
-        discretization = checks.some_points("discretization", discretization, **inputs_of(model))
+        discretization = checks.listed_points("discretization", discretization, **inputs_of(model))
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.maximize = checks.flag("maximize", maximize)

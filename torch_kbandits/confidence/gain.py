@@ -108,7 +108,7 @@ class GreedyGain(InformationGain):
     def __post_init__(self) -> None:
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
         checks.keep(
-            self, candidates=checks.some_points, horizon=checks.positive_integer, regularization=checks.positive
+            self, candidates=checks.listed_points, horizon=checks.positive_integer, regularization=checks.positive
         )
         checks.instance("certified", self.certified, bool, "True or False")
         object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
@@ -140,7 +140,7 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     Source: Srinivas et al., ICML 2010, §4 (greedy rule and its guarantee). Cost: O(A n²) time, O(A n) memory.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    candidates, n = checks.some_points("candidates", candidates), checks.size("n", n)
+    candidates, n = checks.listed_points("candidates", candidates), checks.size("n", n)
     noise, gains = checks.positive("regularization", regularization), list[float]()
     left = ConditionalVariances.of(candidates, kernel)
     for _ in range(n):

@@ -124,7 +124,7 @@ class FixedDictionary(DictionaryRule):
     points: Tensor  #: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
 
     def __post_init__(self) -> None:
-        checks.keep(self, points=lambda name, given: checks.some_points(name, given).cpu())
+        checks.keep(self, points=lambda name, given: checks.listed_points(name, given).cpu())
 
     def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""

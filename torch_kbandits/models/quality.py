@@ -108,7 +108,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     if model.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
     given = model.train_inputs[0]
-    X = None if X is None else checks.some_points("X", X, dimension=given.shape[-1], like=given)
+    X = None if X is None else checks.listed_points("X", X, dimension=given.shape[-1], like=given)
     ours, seen = model.kept.strategy, model._points()
     U, places = distinct_in_order(seen.double())
     precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
