@@ -73,7 +73,6 @@ def test_greedy_takes_the_largest_schur_complement_each_time():
     assert kb.GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
     X, _ = data(4, 2)  # it stops when everything is explained
     assert len(kb.GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
-    assert len(kb.GreedyDictionary(10).select(played(X.repeat(3, 1)), size=10).points) == 10
 
 
 def test_uniform_draws_every_point_equally_often():
@@ -94,7 +93,7 @@ def test_fixed_points_stay():
     model = kb.NystromGP(X, Y, dictionary=kb.FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
     assert torch.equal(model.inducing_points, Z)
     with pytest.raises(kb.InputError, match="3 points and 4"):
-        kb.FixedDictionary(Z).select(played(X), size=4)
+        kb.FixedDictionary(Z).allocate_inducing_points(X, rbf(), 4, torch.Size())
     with pytest.raises(kb.InputError, match="d = 2 columns"):
         kb.FixedDictionary(data(3, 4)[0]).select(played(X))
 
@@ -144,7 +143,7 @@ def test_theoretical_oversampling_equals_its_formula():
 
 def test_bad_settings_are_named():
     for make, message in (
-        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "m >= 1"),
+        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "n >= 1"),
         *(
             (lambda r=rule: r.select(played(torch.empty(0, 2, dtype=DOUBLE))), "nothing was played")
             for rule in RULES.values()
@@ -163,8 +162,8 @@ class Wants(DictionaryRule):
     def __init__(self, rows, probabilities):
         self.wanted = torch.tensor(rows), torch.tensor(probabilities, dtype=DOUBLE)
 
-    def select(self, played, generator=None, size=None):
-        return Selection.rows(played, *self.wanted) if size is None else Selection.rows(played, torch.arange(size))
+    def select(self, played, generator=None):
+        return Selection.rows(played, *self.wanted)
 
 
 def held_among(n, in_dictionary=()):
@@ -227,17 +226,6 @@ def test_stop_says_nothing_warn_says_it_once_and_raise_refuses():
     with pytest.raises(kb.DictionaryFullError, match=message) as error:
         kb.CappedDictionary(wants, 2, "raise").select(points)
     assert isinstance(error.value, (kb.KernelBanditError, RuntimeError))
-
-
-def test_a_size_beyond_the_cap_follows_the_same_words():
-    points, rule = held_among(3), Wants([0], [1.0])
-    assert len(kb.CappedDictionary(rule, 2, "raise").select(points, size=2).points) == 2
-    for size in (3, 9):  # of which there are three points
-        assert len(kb.CappedDictionary(rule, 2, "stop").select(points, size=size).points) == 2
-        with pytest.warns(KernelBanditWarning, match="3 points were wanted"):
-            kb.CappedDictionary(rule, 2).select(points, size=size)
-        with pytest.raises(kb.DictionaryFullError):
-            kb.CappedDictionary(rule, 2, "raise").select(points, size=size)
 
 
 @pytest.mark.one_in(6)

@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, data, linear, rbf, reward
 from scipy.sparse.linalg import eigsh
 
 import torch_kbandits as kb
-from torch_kbandits.dictionaries import OnlineRule, PlayedPoints, theoretical_kors_oversampling
+from torch_kbandits.dictionaries import OnlineRule, theoretical_kors_oversampling
 
 RBF = oracles.rbf(0.4)
 ARMS = data(80, 2)[0]
@@ -166,15 +166,10 @@ def test_dictionaries_of_a_model_are_drawn_as_often_as_the_paths_to_them_are_lik
         assert abs(hits[rows] / 300 - p) <= 4.5 * np.sqrt(p * (1.0 - p) / 300), rows
 
 
-def test_the_first_point_is_drawn_and_what_is_explained_never_again_unless_a_size_is_asked_for():
+def test_the_first_point_is_drawn_and_what_is_explained_never_again():
     bandit = make(kb.KORS(1e-9), kernel=linear())
     bandit.tell(torch.zeros(4, 2, dtype=DOUBLE), 0.0 * torch.ones(4, dtype=DOUBLE))
     assert weights_of(bandit) == {(0.0, 0.0): 1.0}
-    X = data(4, 2)[0].repeat(5, 1)
-    points = PlayedPoints(X, rbf().requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), counts=X.new_ones(20))
-    for size in (1, 7, 50):
-        selection = kb.KORS().select(points, torch.Generator().manual_seed(0), size)
-        assert len(selection.indices.unique()) == min(size, 20)
 
 
 class Unexplained(OnlineRule):
@@ -225,35 +220,6 @@ def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension
     assert len(enough) < 1_300
     assert projection_error(kernel, X, enough) <= projection
     assert projection_error(kernel, X, too_little) > projection
-
-
-# ------------------------------------------------------------------------------------------------ sizes and caps
-
-
-@pytest.mark.slow
-def test_sized_draws_follow_the_chances_of_those_left():
-    """3,000 draws of 2 of 4 points, by min(1, γ c τ̃) and (41): 4.5 standard errors, false alarms 6 × 7e-6 < 1e-4."""
-    X = np.array([[0.0, 0.0], [0.05, 0.0], [0.6, 0.4], [0.3, 0.1]])
-    counts = np.array([1.0, 3.0, 1.0, 2.0])
-
-    def chances(rows):
-        scores = [formula(RBF, X[rows], np.ones(len(rows)), X[i : i + 1], 0.05) for i in range(4)]
-        p = np.minimum(1.0, 0.3 * counts * np.array(scores))
-        p[rows] = 0.0
-        return p / p.sum()
-
-    expected, first = np.zeros((4, 4)), chances([])
-    for i in range(4):
-        expected[i] += first[i] * chances([i])
-    expected += expected.T
-    points = PlayedPoints(torch.tensor(X), rbf(), torch.tensor(0.05, dtype=DOUBLE), counts=torch.tensor(counts))
-    hits = np.zeros((4, 4))
-    for number in range(3_000):
-        a, b = kb.KORS(0.3).select(points, torch.Generator().manual_seed(number), 2).indices.tolist()
-        hits[a, b] += 1.0
-    above = np.triu_indices(4, 1)
-    error = np.sqrt(expected * (1.0 - expected) / 3_000)[above]
-    assert (np.abs(hits / 3_000 - expected)[above] <= 4.5 * error).all()
 
 
 def test_the_theorems_oversampling():

@@ -70,15 +70,6 @@ def test_no_dictionary_is_empty(resampling, size, seed):
     assert chosen(resampling, played(scores), seed).nonzero()[0].tolist() == [seed % size]
 
 
-@pytest.mark.parametrize("resampling", ["coupled", "growth"])
-def test_selections_of_a_given_size_are_those_of_fresh(resampling):
-    points = played(np.linspace(0.01, 0.6, 20), np.arange(1, 21), np.arange(20) < 7, np.arange(20) >= 15)
-    for size in (1, 8, 20):
-        ours, fresh = (rule(way).select(points, seeded(1, 0), size) for way in (resampling, "fresh"))
-        assert torch.equal(ours.indices, fresh.indices)
-        assert torch.equal(ours.probabilities, fresh.probabilities)
-
-
 @given(first=st.integers(1, 40), more=st.integers(0, 40), seed=st.integers(0, 10_000))
 def test_fixed_uniforms_make_dictionaries_monotone(first, more, seed):
     """Later points do not disturb earlier ones, and larger probabilities only add points."""

@@ -322,8 +322,8 @@ WRONG = [
     *(
         (lambda points=points: kb.DiscretizedThompsonSampling(online(), points), f"discretization.*{message}")
         for points, message in [
-            (ARMS[:0], "N >= 1"),
-            (ARMS.unsqueeze(0), "N >= 1"),
+            (ARMS[:0], "n >= 1"),
+            (ARMS.unsqueeze(0), "n >= 1"),
             (ARMS[0], "row for each point"),
             (ARMS[:, :1], "d = 2 columns"),
             (ARMS.float(), "dtype torch.float64"),

@@ -81,24 +81,28 @@ class KernelUCB(PendingPoints):
 
     @override
     def _make(self) -> Model:
-        """Return the model, ours conditioned on the pending points."""
+        """Return the model, conditioned on the pending points if it is ours and of one output."""
         model, pending = self.model, self.X_pending
-        return model.with_pending(pending) if pending is not None and isinstance(model, FactoredGP) else model
+        return cast(FactoredGP, model).with_pending(pending) if pending is not None and self._conditions else model
+
+    @property
+    def _conditions(self) -> bool:
+        return isinstance(self.model, FactoredGP) and self.model.num_outputs == 1
 
     @t_batch_mode_transform()
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
         model, pending, at = self._current(self._X_pending), self.X_pending, X
-        if pending is not None and not isinstance(model, FactoredGP):
+        if pending is not None and not self._conditions:
             at = torch.cat([pending.to(X).expand(*X.shape[:-2], *pending.shape), X], -2)
-        given = [model.posterior(X)] if at.shape[-2] == 1 else one_after_another(model, at)[-X.shape[-2] :]
-        values = []
-        for x, posterior in zip(X.split(1, dim=-2), given, strict=True):
-            sought = posterior if self.posterior_transform is None else self.posterior_transform(posterior, x)
-            mean, variance = _marginals(sought)
-            values.append((mean if self.maximize else -mean) + self.beta.to(x) * deviation_of(variance))
-        return torch.stack(values).sum(0)
+        if at.shape[-2] == 1:
+            mean, variance = _marginals(model.posterior(X, posterior_transform=self.posterior_transform))
+            mean, variance = mean.unsqueeze(-1), variance.unsqueeze(-1)
+        else:
+            mean, variance = one_after_another(model, at, self.posterior_transform)
+        bounds = (mean if self.maximize else -mean) + self.beta.to(X) * deviation_of(variance)
+        return bounds[..., -X.shape[-2] :].sum(-1)
 
 
 def _marginals(posterior: Any) -> tuple[Tensor, Tensor]:

@@ -8,14 +8,10 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
-from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from typing_extensions import override
 
@@ -58,10 +54,7 @@ class PendingPoints(AcquisitionFunction):
         if X_pending is None or (is_tensor and X_pending.shape[:1] == (0,)):
             self._X_pending = None
             return
-        X = checks.points("X_pending", X_pending, **inputs_of(self.model))
-        if X.dim() != 2:
-            raise InputError(f"X_pending must be (k, d), got {checks.describe(X)}.")
-        self._X_pending = X.detach().clone()
+        self._X_pending = checks.listed_points("X_pending", X_pending, **inputs_of(self.model)).detach().clone()
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -152,45 +145,24 @@ def inputs_of(model: Model) -> dict[str, Any]:
     return {}
 
 
-def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
-    """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
+def one_after_another(model: Model, X: Tensor, transform: PosteriorTransform | None) -> tuple[Tensor, Tensor]:
+    """Return the means and variances of q points X (..., q, d), those before each observed at their posterior means.
 
-    Gradients reach through all points. Cost: that of three joint posteriors, and O(q³) for one output.
+    They are (..., q), of the one outcome that a transform makes, if there is one, and with its noise. Gradients reach
+    through all points. Cost: that of two joint posteriors, and O(q³).
     """
-    posterior = model.posterior(X)
-    if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:
+    posterior = model.posterior(X, posterior_transform=transform)
+    if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2:] != (X.shape[-2], 1):
         raise UnsupportedError(
             f"The posterior of this {type(model).__name__} is not one Gaussian with a value for each point, to "
             "condition on points of a batch, or pending: take one by one, as optimize_acqf(..., sequential=True) does."
         )
-    distribution, (q, outputs) = posterior.distribution, posterior.mean.shape[-2:]
-    covariance = distribution.covariance_matrix
-    if outputs > 1 and not cast(MultitaskMultivariateNormal, distribution)._interleaved:
-        by_point = torch.arange(outputs * q, device=X.device).reshape(outputs, q).mT.flatten()
-        covariance = covariance[..., by_point, :][..., by_point]
+    covariance = posterior.distribution.covariance_matrix
     with torch.no_grad():
-        noise = _later_noise(model, X).flatten(-2)
-    factor, single = jittered_cholesky(covariance + noise.diag_embed()), []
-    for point in range(q):
-        own = slice(point * outputs, (point + 1) * outputs)
-        taken, mean = factor[..., own, : own.start], posterior.mean[..., point, :]
-        left = DenseLinearOperator(covariance[..., own, own] - taken @ taken.mT)
-        kind = MultivariateNormal(mean, left) if outputs == 1 else MultitaskMultivariateNormal(mean.unsqueeze(-2), left)
-        single.append(GPyTorchPosterior(kind))
-    return single
-
-
-def _later_noise(model: Model, X: Tensor) -> Tensor:
-    """Return the noise variances of observations made now at points X (..., q, d), (..., q, m)."""
-    if isinstance(model, ModelListGP):
-        return torch.cat([_later_noise(cast(Model, part), X) for part in model.models], -1)
-    likelihood, noise = getattr(model, "likelihood", None), True
-    if isinstance(model, FactoredGP) and isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        level = model.regularization - likelihood.second_noise  # which the likelihood adds
-        level = level if level.dim() and model.num_outputs > 1 else level.unsqueeze(-1)
-        noise = level.unsqueeze(-2).expand(*X.shape[:-1], model.num_outputs)
-    noisy = model.posterior(X, observation_noise=noise)  # pyright: ignore[reportArgumentType]
-    return (posterior_variance(noisy) - posterior_variance(model.posterior(X))).clamp_min(0.0)
+        noisy = model.posterior(X, observation_noise=True, posterior_transform=transform)
+        noise = (posterior_variance(noisy) - posterior_variance(posterior)).clamp_min(0.0).squeeze(-1)
+    taken = jittered_cholesky(covariance + noise.diag_embed()).tril(-1)
+    return posterior.mean.squeeze(-1), covariance.diagonal(dim1=-2, dim2=-1) - taken.square().sum(-1)
 
 
 def _posteriors(model: Model) -> list[Any]:

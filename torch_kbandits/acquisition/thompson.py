@@ -17,7 +17,6 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition.pending import PendingPoints, inputs_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
-from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.numerics.linalg import NotPositiveDefiniteError, covariance_root, jittered_cholesky
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -68,9 +67,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         maximize: bool = True,
     ) -> None:
         super().__init__(model, posterior_transform)
-        discretization = checks.points("discretization", discretization, **inputs_of(model))
-        if discretization.dim() != 2 or len(discretization) == 0:
-            raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
+        discretization = checks.listed_points("discretization", discretization, **inputs_of(model))
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.maximize = checks.flag("maximize", maximize)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from gpytorch.kernels import Kernel
@@ -107,7 +107,9 @@ class GreedyGain(InformationGain):
 
     def __post_init__(self) -> None:
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
-        checks.keep(self, candidates=_listed, horizon=checks.positive_integer, regularization=checks.positive)
+        checks.keep(
+            self, candidates=checks.listed_points, horizon=checks.positive_integer, regularization=checks.positive
+        )
         checks.instance("certified", self.certified, bool, "True or False")
         object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
@@ -138,7 +140,7 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     Source: Srinivas et al., ICML 2010, §4 (greedy rule and its guarantee). Cost: O(A n²) time, O(A n) memory.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    candidates, n = _listed("candidates", candidates), checks.size("n", n)
+    candidates, n = checks.listed_points("candidates", candidates), checks.size("n", n)
     noise, gains = checks.positive("regularization", regularization), list[float]()
     left = ConditionalVariances.of(candidates, kernel)
     for _ in range(n):
@@ -146,14 +148,6 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
         gains.append(0.5 * math.log1p(left.variance[best] / noise))
         left.observe(best, noise)
     return torch.tensor(gains, dtype=torch.float64).cumsum(0).to(candidates)
-
-
-def _listed(name: str, points: Any) -> Tensor:
-    """Return points (n, d), n >= 1, as a tensor."""
-    points = checks.points(name, points)
-    if points.dim() != 2 or len(points) == 0:
-        raise InputError(f"{name} must be (n, d) with n >= 1, got {checks.describe(points)}.")
-    return points
 
 
 # ---------------------------------------------------------------- how long to remember, and what to ask

@@ -100,14 +100,14 @@ def precise(is_enough: bool, sentence: str) -> tuple[Assumption]:
 # ---------------------------------------------------------------- of the function and the noise
 
 
-def bounded_norm(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
-    """‖f‖ <= B."""
-    return said("‖f − m‖ <= B", "unknown", f"given as an assumption, B = {width.norm_bound:g}; m is the prior mean.")
+def _given(name: str, what: str) -> Condition:
+    """Return what only the user can know, who gave it as a number of the width or with the prior."""
+    return lambda known, width: said(name, "unknown", f"given as an assumption, {what.format(width)}")
 
 
-def bounded_noise(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
-    """R-sub-Gaussian noise."""
-    return said("R-sub-Gaussian noise", "unknown", f"given as an assumption, R = {width.noise_scale:g}.")
+bounded_norm = _given("‖f − m‖ <= B", "B = {0.norm_bound:g}; m is the prior mean.")
+bounded_noise = _given("R-sub-Gaussian noise", "R = {0.noise_scale:g}.")
+drawn_from_the_prior = _given("f drawn from the prior, noise N(0, λ)", "with the prior.")
 
 
 def small_noise(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
@@ -117,11 +117,6 @@ def small_noise(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     if noise_scale is not None:
         given, status = f"noise_scale is {noise_scale:g}", noise_scale <= root * (1.0 + 1e-6)  # λ = R² in any precision
     return said("R <= √λ", status, f"noise must be bounded by √λ = {root:g}; {given}.")
-
-
-def drawn_from_the_prior(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
-    """The Bayesian assumption."""
-    return said("f drawn from the prior, noise N(0, λ)", "unknown", "given as an assumption, with the prior.")
 
 
 def few_arms(known: Circumstances, width: Any) -> tuple[Assumption, ...]:

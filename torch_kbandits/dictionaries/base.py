@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,7 +16,7 @@ from gpytorch.module import Module
 from torch import Generator, Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import EmptyHistoryError
+from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.gram import prior_variance
 
 
@@ -79,13 +79,12 @@ class DictionaryRule(InducingPointAllocator):
     full_at: int | None = None  #: The size from which on a dictionary may not grow, whatever it leaves unspanned.
 
     @abstractmethod
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Choose a dictionary of at least one of the played points, by what is known of them.
 
         Args:
             played: the points; ``EmptyHistoryError`` if there are none.
             generator: the only source of randomness; None is torch's global generator.
-            size: how many points, fewer only if fewer were played, by the same criterion; None leaves it to the rule.
         """
 
     def allocate_inducing_points(
@@ -93,14 +92,24 @@ class DictionaryRule(InducingPointAllocator):
     ) -> Tensor:
         """Choose ``num_inducing`` of the inputs (..., n, d), as BoTorch's sparse models ask for them.
 
-        BoTorch has no noise variance; rules that need one use 1e-2 of the mean prior variance.
+        That is also the ``size`` of a rule that has one. Of more points that a rule chose some are drawn at random, to
+        fewer others are added. BoTorch has no noise variance; rules that need one use 1e-2 of the mean prior variance.
         """
+        rule = replace(self, size=num_inducing) if is_dataclass(self) and hasattr(self, "size") else self
         num_inducing, inputs = checks.positive_integer("num_inducing", num_inducing), checks.points("inputs", inputs)
         kernel = cast(Kernel, covar_module).to(inputs.device)
         inputs = inputs.expand(*input_batch_shape, *inputs.shape[-2:])
         with torch.no_grad():
             noise, counts = 1e-2 * prior_variance(kernel, inputs).mean(), inputs.new_ones(inputs.shape[-2])
-            return self.select(PlayedPoints(inputs, kernel, noise, counts), size=num_inducing).points
+            chosen = rule.select(PlayedPoints(inputs, kernel, noise, counts))
+        if chosen.indices is None:
+            if (m := chosen.points.shape[-2]) != num_inducing:
+                raise InputError(f"The dictionary has {m} points and {num_inducing} were asked for.")
+            return chosen.points
+        rows = torch.arange(inputs.shape[-2])
+        is_chosen = torch.isin(rows, chosen.indices.cpu())
+        shuffled = [part[torch.randperm(len(part), device="cpu")] for part in (rows[is_chosen], rows[~is_chosen])]
+        return inputs[..., torch.cat(shuffled)[:num_inducing].sort().values, :]
 
     def _get_quality_function(self) -> QualityFunction:
         """Return the unit quality: BoTorch's base class asks for one, and these rules weigh all inputs alike."""

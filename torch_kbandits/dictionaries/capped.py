@@ -87,12 +87,8 @@ class CappedDictionary(DictionaryRule):
                 posterior, state = _with_exchange(posterior, state, places[first - 1], refused[1])
         return posterior, state
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
-        """Choose at most ``max_size`` points; a size beyond that is cut without exchanges."""
-        if size is not None:
-            if (most := min(size, played.size)) > self.max_size:
-                self._say_full(most)
-            return self.rule.select(played, generator, min(size, self.max_size))
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
+        """Choose at most ``max_size`` points."""
         wanted = self.rule.select(changed(played, max_size=self.max_size), generator)
         if wanted.probabilities.shape[0] <= self.max_size:
             return wanted

@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.prediction import in_double
 
@@ -68,19 +67,18 @@ class GreedyDictionary(DictionaryRule):
     """
 
     size: int  #: At most this many points.
-    tolerance: float = 1e-10  #: It stops at Schur complements of this share of the prior, unless a size is asked for.
+    tolerance: float = 1e-10  #: It stops at Schur complements of this share of the prior.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, tolerance=checks.non_negative)
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Choose the pivots; the generator is not used."""
         played.require_some()
-        size, tolerance = (self.size, self.tolerance) if size is None else (size, None)
-        return Selection.rows(played, greedy_pivots(played.points, played.kernel, size, tolerance))
+        return Selection.rows(played, greedy_pivots(played.points, played.kernel, self.size, self.tolerance))
 
 
-def greedy_pivots(points: Tensor, kernel: Kernel, size: int, tolerance: float | None) -> Tensor:
+def greedy_pivots(points: Tensor, kernel: Kernel, size: int, tolerance: float) -> Tensor:
     """Return the rows (m,) of the greedy pivots of points (..., u, d) in the order chosen.
 
     Batch members share them, by the summed criterion. There are fewer than ``size`` if Schur complements fall to the
@@ -95,7 +93,7 @@ def greedy_pivots(points: Tensor, kernel: Kernel, size: int, tolerance: float | 
             criterion = (left.variance / scale).reshape(-1, points.shape[-2]).sum(0)
             criterion[pivots] = -1.0
             pivot = int(criterion.argmax())
-            if pivots and tolerance is not None and criterion[pivot] <= tolerance:
+            if pivots and criterion[pivot] <= tolerance:
                 break
             pivots.append(pivot)
             left.observe(pivot)
@@ -111,10 +109,10 @@ class UniformDictionary(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer)
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Draw the dictionary. Cost: O(u)."""
         played.require_some()
-        m = min(self.size if size is None else size, played.size)
+        m = min(self.size, played.size)
         order = torch.randperm(played.size, generator=generator, device="cpu")
         return Selection.rows(played, order[:m], m / played.size)
 
@@ -126,14 +124,10 @@ class FixedDictionary(DictionaryRule):
     points: Tensor  #: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
 
     def __post_init__(self) -> None:
-        checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
-        if self.points.dim() != 2 or len(self.points) == 0:
-            raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
+        checks.keep(self, points=lambda name, given: checks.listed_points(name, given).cpu())
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
-        """Return the given points; the generator is not used, and a size must be their number."""
-        if size not in (None, len(self.points)):
-            raise InputError(f"The fixed dictionary has {len(self.points)} points and {size} were asked for.")
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
+        """Return the given points; the generator is not used."""
         like = played.points
         points = checks.rows("the fixed dictionary", self.points.to(like.device), dimension=like.shape[-1], like=like)
         return Selection(points.expand(*like.shape[:-2], *points.shape), points.new_ones(len(points)), None)

@@ -38,8 +38,8 @@ class KDPP(DictionaryRule):
     This is a determinantal point process of fixed size (k-DPP), approximately. A Markov chain starts at the greedy
     maximum of the determinant; a step draws i uniformly from Z and j uniformly from the rest, and exchanges them with
     probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal points are never drawn together. If all sets of the size have
-    determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead; a size that is asked for is
-    filled up uniformly from the rest. Members of a batch share the rows drawn; K is then their mean.
+    determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead. Members of a batch share the
+    rows drawn; K is then their mean.
 
     The probability that comes with each point is the mean over all u, size / u.
 
@@ -58,7 +58,7 @@ class KDPP(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Draw the dictionary."""
         played.require_some()
         points, kernel, n = played.points.double(), in_double(played.kernel), played.size
@@ -66,14 +66,10 @@ class KDPP(DictionaryRule):
             rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
             # For each point the first that equals it.
             first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
-            different, wanted = first.unique(), self.size if size is None else size
-            inside = different[greedy_pivots(points[..., different, :], kernel, wanted, _RANK_TOLERANCE).cpu()]
+            different = first.unique()
+            inside = different[greedy_pivots(points[..., different, :], kernel, self.size, _RANK_TOLERANCE).cpu()]
             steps = 100 * len(inside) if self.num_swaps is None else self.num_swaps
             chosen = inside if len(inside) == n else _chain(points, kernel, inside, first, steps, generator)
-        chosen = chosen.sort().values
-        if size is not None and len(chosen) < min(size, n):
-            order = torch.randperm(n, generator=generator, device="cpu")
-            chosen = torch.cat([chosen, order[~torch.isin(order, chosen)]])[:size]
         return Selection.rows(played, chosen, len(chosen) / n)
 
 

@@ -158,32 +158,20 @@ class OnlineRule(DictionaryRule):
         """Return a posterior at its dictionary, and its state, once known points (q,) were offered in this order."""
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Offer all plays to an empty dictionary, in order of the points' first play, in double precision.
 
-        The probability of a point is that of the play with which it joined. A size is drawn point by point in
-        proportion to the probabilities, times the plays and at most 1, of joining those drawn before, with weight 1.
+        The probability of a point is that of the play with which it joined.
         """
         played.require_some()
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
-        plays = np.repeat(np.arange(played.size), np.rint(counts).astype(np.int64) if size is None else 1)
+        plays = np.repeat(np.arange(played.size), np.rint(counts).astype(np.int64))
+        uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
         with torch.no_grad():
             left = ConditionalVariances.of(played.points[..., plays, :], played.kernel)
-            if size is None:
-                uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
-                drawn, joined, _ = self._drawn(left, plays, uniforms, noise, played.max_size or math.inf)
-                rows, first = np.unique(plays[drawn], return_index=True)
-                probabilities = joined[first]
-            else:
-                rows, joined = np.empty(0, np.int64), list[Array]()
-                while len(rows) < min(size, played.size):
-                    joined.append(np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0))
-                    shares = np.maximum(joined[-1], np.finfo(np.float64).tiny)
-                    shares[rows] = 0.0
-                    rows = np.append(rows, int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator)))
-                    left.observe(rows[-1], noise)
-                probabilities = joined[0][rows]
-        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities).to(played.points))
+            drawn, joined, _ = self._drawn(left, plays, uniforms, noise, played.max_size or math.inf)
+        rows, first = np.unique(plays[drawn], return_index=True)
+        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(joined[first]).to(played.points))
 
 
 @dataclass(frozen=True)

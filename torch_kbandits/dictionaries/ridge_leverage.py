@@ -24,7 +24,7 @@ Resampling = Literal["fresh", "coupled", "growth"]
 class RidgeLeverageSampling(DictionaryRule):
     """Keep each played point independently with probability min(1, q̄ c τ), τ its ridge leverage score, c its plays.
 
-    If no draw succeeds the likeliest point is kept. A size is drawn without replacement, in proportion to these.
+    If no draw succeeds the likeliest point is kept.
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
@@ -56,30 +56,21 @@ class RidgeLeverageSampling(DictionaryRule):
 
     def probabilities(self, played: PlayedPoints, generator: Generator | None = None) -> Tensor:
         """Return the probability (u,) with which the next dictionary holds each point, 1 for those that stay."""
-        merged = self._merged_probabilities(played, generator)
+        scores = played.leverage_scores
+        if scores is None or self._is_stale(scores, played):
+            scores = self._recursive_leverage_scores(played, generator)
+        probabilities = self._inclusion_probabilities(scores, played.counts)
         stay = played.in_dictionary if self.resampling == "growth" else None
-        return merged if stay is None else merged.masked_fill(stay, 1.0)
+        return probabilities if stay is None else probabilities.masked_fill(stay, 1.0)
 
-    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+    def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Draw the dictionary."""
         played.require_some()
-        if size is not None:
-            probabilities = self._merged_probabilities(played, generator)
-            shares = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
-            chosen = torch.multinomial(shares, min(size, played.size), generator=generator)
-            return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
         # Before scores are estimated, which may draw as well.
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
         chosen = _drawn(probabilities, generator, uniforms)
         return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
-
-    def _merged_probabilities(self, played: PlayedPoints, generator: Generator | None) -> Tensor:
-        """Return min(1, q̄ c τ), (u,)."""
-        scores = played.leverage_scores
-        if scores is None or self._is_stale(scores, played):
-            scores = self._recursive_leverage_scores(played, generator)
-        return self._inclusion_probabilities(scores, played.counts)
 
     def _inclusion_probabilities(self, scores: Tensor, counts: Tensor) -> Tensor:
         """Return min(1, q̄ c τ), (u,)."""
@@ -110,10 +101,8 @@ class RidgeLeverageSampling(DictionaryRule):
             points, counts, noise = played.points[..., subset, :], played.counts[subset], level[..., subset]
             with torch.no_grad():
                 Z, targets = played.points[..., dictionary, :], points.new_zeros(size)
-                posterior, z = PredictionStrategy.nystrom_with_features(
-                    played.kernel, Z, points, targets, noise / counts
-                )
-                scores = (posterior.variance(points, z) / noise).to(points)
+                posterior, z = PredictionStrategy.nystrom(played.kernel, Z, points, targets, noise / counts)
+                scores = (posterior.variance(posterior.at(points, z)) / noise).to(points)
             scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
             if size == n:
                 return torch.empty_like(scores).scatter(0, subset, scores)

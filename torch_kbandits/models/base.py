@@ -12,6 +12,7 @@ from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.data import Learned, ObservedGP, at_dictionary, checked_variances, is_same
 from torch_kbandits.models.normal import unrounded
-from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
@@ -57,8 +58,8 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
         """Return τ(x_s) = σ²(x_s) / λ_s of each observation, (..., n); in [0, 1] if exact. Cost: O(n m²)."""
-        strategy, X, z, prior = self._at_observations()
-        return self._number(strategy.own_variance(prior, z) / self._noise(X))
+        strategy, X = self.kept.strategy, self._points()
+        return self._number(strategy.own_variance(strategy.at(X)) / self._noise(X))
 
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
@@ -71,8 +72,9 @@ class FactoredGP(ObservedGP):
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
         if self.kept.strategy.is_exact:
             return torch.zeros_like(self.information_gain())
-        strategy, X, z, prior = self._at_observations()
-        return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
+        X = self._points()
+        at = self.kept.strategy.at(X)
+        return self._number(((at.prior - at.inside.square().sum(-2)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX, at most that of K, or K."""
@@ -81,7 +83,7 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        variance = self.kept.strategy.prior_variance(self._points())
+        variance = prior_variance(self.kept.strategy.kernel, self._points().double())
         return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
@@ -91,13 +93,8 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def observed_means(self) -> Tensor:
         """Return the posterior means at the observations, (..., n), in (transformed) reward units. Cost: O(n m²)."""
-        strategy, X, z, _ = self._at_observations()
-        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
-
-    def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
-        """Return how the model predicts, and the points observed with their coordinates and prior variances."""
         strategy, X = self.kept.strategy, self._points()
-        return strategy, X, strategy.features(X), strategy.prior_variance(X)
+        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(strategy.at(X)))
 
     def _number(self, values: Tensor) -> Tensor:
         return values.detach().to(self.train_targets)
@@ -113,14 +110,13 @@ class FactoredGP(ObservedGP):
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
         strategy = self._current().strategy
         flat, unflatten = _flatten(X, strategy.batch_dims)
-        z = strategy.features(flat)
-        mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(z)).to(X)
+        at = strategy.at(flat)
+        mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(at)).to(X)
         if X.shape[-2] == 1:
-            variance = unflatten(strategy.variance(flat, z)).to(X)
+            variance = unflatten(strategy.variance(at)).to(X)
             mean, variance = torch.broadcast_tensors(mean, variance)
             return MultivariateNormal(mean, DiagLinearOperator(variance))
-        taken = None if strategy.pending is None else unflatten(strategy.taken(flat, z))
-        covariance = strategy.covariance(X, unflatten(z), taken).to(X)
+        covariance = strategy.covariance(at.laid_out(X, unflatten)).to(X)
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
@@ -129,6 +125,14 @@ class FactoredGP(ObservedGP):
         """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
         return cast(GPyTorchPosterior, unrounded(super().posterior(X, *args, **kwargs)))
 
+    def _apply_noise(self, X: Tensor, mvn: MultivariateNormal, observation_noise: bool | Tensor = False) -> Any:
+        """Add noise to a posterior, of observations with noise of their own that of later ones."""
+        if observation_noise is True and isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            level = self.regularization - self.likelihood.second_noise  # which the likelihood adds
+            level = level if level.dim() and self.num_outputs > 1 else level.unsqueeze(-1)
+            observation_noise = level.expand(*level.shape[:-1], self.num_outputs).unsqueeze(-2)
+        return super()._apply_noise(X, mvn, observation_noise)
+
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
         """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed, where its own fit raises; else absent."""
@@ -136,6 +140,7 @@ class FactoredGP(ObservedGP):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
+    @torch.no_grad()
     def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
         """Return this model, which from now on predicts by a posterior of its observations, of one of the numbers told.
 
@@ -143,9 +148,8 @@ class FactoredGP(ObservedGP):
         """
         if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
             posterior = changed(posterior, arms=None).refitted()
-        with torch.no_grad():
-            self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
-        return self
+        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
+        return self.eval()._keep(strategy)
 
     @torch.no_grad()
     def _told(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> Self:
@@ -154,7 +158,7 @@ class FactoredGP(ObservedGP):
         everything = torch.cat([self._given_inputs(), X])
         other = self._with_data(everything, torch.cat([self.train_targets, targets], -1), own)
         new = other._observations(slice(self.num_observations, None))
-        return other._keeping(new.told(learned) if learned is not None and new.are_shared else None)
+        return other._keep(new.told(learned) if learned is not None and new.are_shared else None)
 
     @torch.no_grad()
     def remove(self, rows: Tensor | list[int]) -> None:
@@ -176,7 +180,7 @@ class FactoredGP(ObservedGP):
         learned = None if learned is None else self._observations(numbers).told(learned, -1.0)
         own = None if own is None else own[..., kept]
         other = self._with_data(self._given_inputs()[kept], self.train_targets[..., kept], own)
-        self._become(other._keeping(learned))
+        self._become(other._keep(learned))
 
     def _become(self, other: Self) -> None:
         """Take over all that another model has, in one assignment, which no interrupt can come in between."""
@@ -186,11 +190,6 @@ class FactoredGP(ObservedGP):
         """Return what was learned of the observations there are; None where all is computed afresh."""
         known = (self._current().learned or self._fitted()) if self._is_plain() else None
         return None if isinstance(known, PredictionStrategy) else known
-
-    def _keeping(self, learned: Learned | None) -> Self:
-        """Keep what was learned, or without that compute all afresh."""
-        self._keep(learned or self._fitted())
-        return self
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return the model conditioned on more observations, whose points join a dictionary; this one stays as it is.
@@ -243,8 +242,7 @@ class FactoredGP(ObservedGP):
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()
-            other.eval()._keep(self._fitted() if kept.has_graph else kept.learned or kept.strategy)
-        return other
+            return other.eval()._keep(None if kept.has_graph else kept.learned or kept.strategy)
 
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, given: Tensor | None = None, **kwargs: Any
@@ -291,10 +289,11 @@ class FactoredGP(ObservedGP):
         if kept is not None and is_current and (kept.has_graph or not (with_graph and self._requires_grad())):
             return kept
         with torch.set_grad_enabled(with_graph):
-            return self._keep(self._fitted())
+            return self._keep().prediction_strategy
 
-    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
-        """Keep the posterior where GPyTorch clears it, or raise ``NumericalError`` if it is not finite."""
+    def _keep(self, posterior: PredictionStrategy | Learned | None = None) -> Self:
+        """Keep a posterior, or a fresh one, where GPyTorch clears it; raise ``NumericalError`` if it is not finite."""
+        posterior = posterior or self._fitted()
         learned, strategy = (None, posterior) if isinstance(posterior, PredictionStrategy) else (posterior, None)
         strategy = strategy or PredictionStrategy.of(cast(Learned, learned), learns_residual=self.learns_residual)
         if not strategy.is_finite():
@@ -306,7 +305,7 @@ class FactoredGP(ObservedGP):
                     noise = self.likelihood.observation_noise(pending)
                 strategy = strategy.with_pending(pending, noise)
         self.prediction_strategy = Cache(strategy, learned, torch.is_grad_enabled(), _copied(self._source()))
-        return self.prediction_strategy
+        return self
 
     def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
@@ -318,8 +317,7 @@ class FactoredGP(ObservedGP):
             return at_dictionary(observations.told(kind.of(prior, observations.inputs.flatten(0, -2)[:0])), Z)
         if Z is None:
             return PredictionStrategy.exact(kernel, *observations)
-        words = kernel, Z, *observations
-        return PredictionStrategy.nystrom_with_features(*words, learns_residual=self.learns_residual)[0]
+        return PredictionStrategy.nystrom(kernel, Z, *observations, learns_residual=self.learns_residual)[0]
 
     def _is_plain(self) -> bool:
         """Say whether all outputs have one prior covariance, without a batch, on the CPU."""

@@ -205,7 +205,7 @@ class NystromGP(FactoredGP):
         """Return the model at a dictionary of points (m, d)."""
         learned, other = self._learned(), self._shared()
         other.inducing_points, other.learns_residual = points, learns_residual
-        return other._keeping(None if learned is None else at_dictionary(learned, other._dictionary()))
+        return other._keep(None if learned is None else at_dictionary(learned, other._dictionary()))
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
         """Let the points join the dictionary, where they are as they were told."""
@@ -218,9 +218,9 @@ class NystromGP(FactoredGP):
     def _unspanned(self, points: Tensor) -> list[int]:
         """Return which points (k, d), as they are told, are spanned by no dictionary nor by those before."""
         strategy, X, rows = self.kept.strategy, self._seen(points), list[int]()
-        prior, z = strategy.prior_variance(X), strategy.inside(strategy.features(X))
-        left, least = gram(strategy.kernel, X.to(z)) - z.mT @ z, SPANNED[points.dtype] * prior
-        non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
+        at = strategy.at(X)
+        left, least = gram(strategy.kernel, at.X) - at.inside.mT @ at.inside, SPANNED[points.dtype] * at.prior
+        non_negative_variance(left.diagonal(dim1=-2, dim2=-1), at.prior)
         for row in range(len(points)):
             pivot, outside = left[..., row, row], left[..., row, row] > least[..., row]
             if bool(outside.any()):
@@ -245,13 +245,13 @@ class NystromGP(FactoredGP):
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
         """
         X, variances = self._given_inputs(), self._observations().variances
-        strategy, _, z, prior = self._at_observations()
         rows, places = distinct_in_order(X)
         first = places.new_full((len(rows),), len(X))
         first = first.scatter_reduce(0, places, torch.arange(len(X), device=X.device), "amin")
         counts = torch.bincount(places).to(X)
         precision = torch.zeros_like(variances[..., : len(rows)]).index_add(-1, places, variances.reciprocal())
-        scores = self._number(strategy.own_variance(prior, z))[..., first] * precision / counts
+        strategy = self.kept.strategy
+        scores = self._number(strategy.own_variance(strategy.at(self._points())))[..., first] * precision / counts
         scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
         held, seen = among(rows, self.inducing_points), self._seen(X)[..., first, :]
         played = PlayedPoints(seen, self.covar_module, counts / precision, counts, scores, held)

@@ -108,27 +108,24 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     if model.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
     given = model.train_inputs[0]
-    X = None if X is None else checks.points("X", X, dimension=given.shape[-1], like=given)
-    if X is not None and (X.dim() != 2 or len(X) == 0):
-        raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
+    X = None if X is None else checks.listed_points("X", X, dimension=given.shape[-1], like=given)
     ours, seen = model.kept.strategy, model._points()
     U, places = distinct_in_order(seen.double())
     precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
     at = U if X is None else model._preprocess(X).double()
-    one, prior = torch.ones_like(precision), ours.prior_variance(U)
-    tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
+    known = ours.at(U)
+    tolerance = max(_LEFT_OUT / float(precision @ known.prior), _ROUNDING)
     pivots = greedy_pivots(U, ours.kernel, max_reference, tolerance)
-    exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
-    spanned = ours.inside(ours.features(U))
-    left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
+    exact, z = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * precision, 1.0 / precision)
+    left_out = float(precision @ (known.prior - z.square().sum(0)).clamp_min(0.0))
     return DictionaryQuality(
         size=len(model._dictionary()),
         num_points=len(U),
-        effective_dimension=float(precision @ exact.variance(U, z)),
-        projection_error=_largest_difference(z * precision.sqrt(), spanned * precision.sqrt()) + left_out,
+        effective_dimension=float(precision @ exact.variance(exact.at(U, z))),
+        projection_error=_largest_difference(z * precision.sqrt(), known.inside * precision.sqrt()) + left_out,
         margin=_factor(left_out),
         points=at.to(seen),
-        ratios=ours.variance(at, ours.features(at)) / exact.variance(at, exact.features(at)),
+        ratios=ours.variance(ours.at(at)) / exact.variance(exact.at(at)),
         learns_residual=model.learns_residual,
     )
 

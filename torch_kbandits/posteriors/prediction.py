@@ -1,5 +1,6 @@
 """A posterior's arrays as PyTorch evaluates them: at points in any batches, with gradients, on any device."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, cast
@@ -15,19 +16,21 @@ from torch_kbandits.posteriors.posterior import Posterior
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 
-class SeenPoints(NamedTuple):
-    """Points X (..., l, d) as a posterior sees them.
+class Located(NamedTuple):
+    """N points in the coordinates of a posterior."""
 
-    Attributes:
-        X: (..., l, d).
-        own: z − cov z of each, (..., m, l).
-        residual: where the residual is learned, ``inside`` of z, (..., m, l), and the roots of ``residual_share``,
-            (..., l); else None.
-    """
+    X: Tensor  #: (..., N, d).
+    z: Tensor  #: (..., m, N).
+    own: Tensor  #: z − cov z, (..., m, N).
+    inside: Tensor  #: z projected on what the dictionary spans, (..., m, N).
+    prior: Tensor  #: k(x, x), (..., N).
+    roots: Tensor | None  #: Of the share of residual variances that is left, (..., N); None where all of them is.
+    taken: Tensor | None = None  #: F of the l points pending, (..., l, N); None for none. See ``posteriors.pending``.
 
-    X: Tensor
-    own: Tensor
-    residual: tuple[Tensor, Tensor] | None
+    def laid_out(self, X: Tensor, layout: Callable[[Tensor], Tensor]) -> "Located":
+        """Return the same points as X (..., d) has them, to which a layout takes the rest."""
+        rest = {name: layout(part) for name, part in self._asdict().items() if name != "X" and part is not None}
+        return self._replace(X=X.double(), **rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ class PredictionStrategy:
 
     Attributes:
         basis: Z, (..., m, d).
-        white: W, (..., m, m).
+        white: W, (..., m, m). It whitens K_ZZ, or K_ZZ and the noise of the exact posterior.
         mean: of w, (..., m).
         cov: of w, (..., m, m); None for 0.
         log_det: twice the information gain in nats, (...,).
@@ -48,7 +51,7 @@ class PredictionStrategy:
         targets: of the exact posterior the mean rewards less prior means, (..., m).
         void: orthonormal directions that the dictionary does not span, (r, m); None for none.
         learns_residual: whether variances are those of ``learned_residual``.
-        pending: points P that are observed at their means, and C of ``posteriors.pending``, (..., l, l); None for none.
+        pending: points P observed at their means, and C, (..., l, l), with C Cᵀ = cov(P, P) + diag λ_p; None for none.
     """
 
     kernel: Kernel
@@ -61,7 +64,7 @@ class PredictionStrategy:
     targets: Tensor | None = None
     void: Tensor | None = None
     learns_residual: bool = False
-    pending: tuple[SeenPoints, Tensor] | None = None
+    pending: tuple[Located, Tensor] | None = None
 
     # ---------------------------------------------------------------- from a posterior, or from observations
 
@@ -72,7 +75,7 @@ class PredictionStrategy:
             column = 0
         columns = slice(None) if column is None else column
         mean, cov, log_det = posterior.gaussian
-        white, cov, void = map(torch.from_numpy, (posterior.white, cov, posterior.void))
+        white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
         words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}
         if isinstance(posterior, ExactPosterior):
             live = posterior.place_in_basis >= 0
@@ -100,12 +103,12 @@ class PredictionStrategy:
         return cls(kernel, X, white, _times(white, targets), None, log_det, noise, targets)
 
     @classmethod
-    def nystrom_with_features(
+    def nystrom(
         cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
     ) -> tuple[Self, Tensor]:
-        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d), and z of the points X, (..., m, n).
+        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d), and z of points X (..., n, d), (..., m, n).
 
-        The others are as for ``exact``. With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
+        With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
 
         Source: Calandriello et al., COLT 2019, between (3) and (4); Zenati et al., AISTATS 2022, Prop. 4.2. Differs:
         their V is λ times this one.
@@ -124,25 +127,23 @@ class PredictionStrategy:
 
     def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
         """Return the exact posterior with k more observations as ``exact`` takes them. Cost: O(k m² + k² m + k³)."""
-        X, targets, noise = X.double(), targets.double(), noise.double()
-        z = self.features(X)
-        own, k = self.own(z), X.shape[-2]
-        factor = jittered_cholesky(gram(self.kernel, X) + torch.diag_embed(noise) - z.mT @ own)
+        at, k, targets, noise = self.at(X), X.shape[-2], targets.double(), noise.double()
+        factor = jittered_cholesky(self._between(at, at) + torch.diag_embed(noise))
         inverse = _inverse(factor)
-        rows = torch.cat([-inverse @ own.mT @ self.white, inverse], -1)
+        rows = torch.cat([-inverse @ at.own.mT @ self.white, inverse], -1)
         white = joined(torch.nn.functional.pad(self.white, (0, k)), rows, -2)
-        mean = joined(self.mean, _times(inverse, targets - self.mean_at(z)), -1)
+        mean = joined(self.mean, _times(inverse, targets - self.mean_at(at)), -1)
         cov = None if self.cov is None else torch.nn.functional.pad(self.cov, (0, k, 0, k))
         log_det = self.log_det + _log_det(factor) - noise.log().sum(-1)
         noise, targets = joined(cast(Tensor, self.noise), noise, -1), joined(cast(Tensor, self.targets), targets, -1)
-        return type(self)(self.kernel, joined(self.basis, X, -2), white, mean, cov, log_det, noise, targets)
+        return type(self)(self.kernel, joined(self.basis, at.X, -2), white, mean, cov, log_det, noise, targets)
 
     def with_pending(self, X: Tensor, noise: Tensor) -> Self:
-        """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
-        X, z = X.double(), self.features(X)
-        seen, noise = self._seen(X, z), noise.double().expand(*noise.shape[:-1], X.shape[-2])
-        cov = self._cross(gram(self.kernel, X), seen, X, z)
-        return replace(self, pending=(seen, jittered_cholesky(cov + torch.diag_embed(noise))))
+        """Return it with points (..., l, d) alone observed at their means, of noise variances (..., l)."""
+        plain = replace(self, pending=None)
+        at = plain.at(X)
+        noise = noise.double().expand(*noise.shape[:-1], X.shape[-2])
+        return replace(self, pending=(at, jittered_cholesky(plain._between(at, at) + torch.diag_embed(noise))))
 
     # ---------------------------------------------------------------- at points
 
@@ -160,48 +161,54 @@ class PredictionStrategy:
         """Return z of points (..., N, d), (..., m, N). Cost: O(N m²)."""
         return self.white @ gram(self.kernel, self.basis, X.double())
 
-    def own(self, z: Tensor) -> Tensor:
+    def at(self, X: Tensor, z: Tensor | None = None) -> Located:
+        """Return points (..., N, d) in coordinates, which are computed unless given. Cost: O(N m²)."""
+        X, z = X.double(), self.features(X) if z is None else z
+        inside = z if self.void is None else z - self.void.mT @ (self.void @ z)
+        at = Located(X, z, self._own(z), inside, prior_variance(self.kernel, X), None)
+        if self.learns_residual:
+            spanned = inside.square().sum(-2)
+            at = at._replace(roots=residual_share(at.prior, spanned, self.own_variance(at)).sqrt())
+        if self.pending is None:
+            return at
+        points, factor = self.pending
+        return at._replace(taken=torch.linalg.solve_triangular(factor, self._between(points, at), upper=False))
+
+    def mean_at(self, at: Located) -> Tensor:
+        """Return posterior means less prior means, (..., N)."""
+        return _times(at.z.mT, self.mean)
+
+    def own_variance(self, at: Located) -> Tensor:
+        """Return k(x, x) − zᵀz + zᵀ cov z, (..., N), without a learned residual or anything pending."""
+        return non_negative_variance(at.prior - (at.z * at.own).sum(-2), at.prior)
+
+    def variance(self, at: Located) -> Tensor:
+        """Return posterior variances, (..., N)."""
+        variance = self.own_variance(at)
+        if self.learns_residual:
+            variance = learned_residual(at.prior, at.inside.square().sum(-2), variance)
+        return variance if at.taken is None else (variance - at.taken.square().sum(-2)).clamp_min(0.0)
+
+    def covariance(self, at: Located) -> Tensor:
+        """Return posterior covariances, (..., N, N)."""
+        covariance = self._between(at, at)
+        return covariance if at.taken is None else covariance - at.taken.mT @ at.taken
+
+    def _between(self, left: Located, right: Located) -> Tensor:
+        """Return the covariances of points with others, (..., N, N'), without anything pending.
+
+        What is not spanned of two points stays correlated as it was where it is learned.
+        """
+        values = gram(self.kernel, left.X, None if right is left else right.X)
+        covariance = values - left.own.mT @ right.z
+        if left.roots is None or right.roots is None:
+            return covariance
+        shares = left.roots.unsqueeze(-1) * right.roots.unsqueeze(-2)
+        return covariance - (1.0 - shares) * (values - left.inside.mT @ right.inside)
+
+    def _own(self, z: Tensor) -> Tensor:
         """Return z − cov z, (..., m, N)."""
         return z if self.cov is None else z - self.cov @ z
-
-    def inside(self, z: Tensor) -> Tensor:
-        """Return z (..., m, N) projected on what the dictionary spans."""
-        return z if self.void is None else z - self.void.mT @ (self.void @ z)
-
-    def mean_at(self, z: Tensor) -> Tensor:
-        """Return posterior means less prior means, (..., N)."""
-        return _times(z.mT, self.mean)
-
-    def prior_variance(self, X: Tensor) -> Tensor:
-        """Return k(x, x) of points (..., N, d), (..., N)."""
-        return prior_variance(self.kernel, X.double())
-
-    def own_variance(self, prior: Tensor, z: Tensor) -> Tensor:
-        """Return k(x, x) − zᵀz + zᵀ cov z, (..., N), without a learned residual or anything pending."""
-        return non_negative_variance(prior - (z * self.own(z)).sum(-2), prior)
-
-    def variance(self, X: Tensor, z: Tensor) -> Tensor:
-        """Return posterior variances, (..., N)."""
-        prior = self.prior_variance(X)
-        variance = self.own_variance(prior, z)
-        if self.learns_residual:
-            variance = learned_residual(prior, self.spanned(z), variance)
-        return variance if self.pending is None else (variance - self.taken(X, z).square().sum(-2)).clamp_min(0.0)
-
-    def covariance(self, X: Tensor, z: Tensor, taken: Tensor | None) -> Tensor:
-        """Return posterior covariances (..., q, q) of points (..., q, d), given ``taken`` where points are pending."""
-        covariance = self._cross(gram(self.kernel, X.double()), self._seen(X, z), X, z)
-        return covariance if taken is None else covariance - taken.mT @ taken
-
-    def taken(self, X: Tensor, z: Tensor) -> Tensor:
-        """Return F of the points pending at points (..., N, d), (..., l, N)."""
-        seen, factor = cast(tuple[SeenPoints, Tensor], self.pending)
-        values = gram(self.kernel, seen.X, X.double())
-        return torch.linalg.solve_triangular(factor, self._cross(values, seen, X, z), upper=False)
-
-    def spanned(self, z: Tensor) -> Tensor:
-        """Return what the dictionary spans of prior variances, (..., N)."""
-        return self.inside(z).square().sum(-2)
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
@@ -213,7 +220,7 @@ class PredictionStrategy:
 
     def effective_dimension(self) -> Tensor:
         """Return Tr K(K + S)⁻¹ of the exact posterior, (...,): a point less S_ii (K + S)⁻¹_ii each. Cost: O(m³)."""
-        inverse = (self.white * self.own(self.white)).sum(-2)
+        inverse = (self.white * self._own(self.white)).sum(-2)
         noise = cast(Tensor, self.noise)
         return ((noise > 0.0).to(noise) - noise * inverse).sum(-1).clamp_min(0.0).expand(self.mean.shape[:-1])
 
@@ -229,31 +236,11 @@ class PredictionStrategy:
         normals = torch.randn(len(prior), generator=generator, dtype=torch.float64, device="cpu").to(self.mean)
         if self.noise is None:
             return self.root() @ normals - self.white @ prior.to(normals)
-        return -self.own((self.white @ (prior.to(normals) + self.noise.sqrt() * normals)).unsqueeze(-1)).squeeze(-1)
+        return -self._own((self.white @ (prior.to(normals) + self.noise.sqrt() * normals)).unsqueeze(-1)).squeeze(-1)
 
     def is_finite(self) -> bool:
         """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
         return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
-
-    def _roots(self, X: Tensor, z: Tensor) -> Tensor:
-        """Return the root of the share of the residual variance that is left, (..., N)."""
-        prior = self.prior_variance(X)
-        return residual_share(prior, self.spanned(z), self.own_variance(prior, z)).sqrt()
-
-    def _seen(self, X: Tensor, z: Tensor) -> SeenPoints:
-        return SeenPoints(X, self.own(z), (self.inside(z), self._roots(X, z)) if self.learns_residual else None)
-
-    def _cross(self, values: Tensor, seen: SeenPoints, X: Tensor, z: Tensor) -> Tensor:
-        """Return covariances of points seen and others (..., N, d), (..., l, N), from values of the kernel.
-
-        Where the residual is learned, what is not spanned of two points stays correlated as it was.
-        """
-        cov = values - seen.own.mT @ z
-        if seen.residual is None:
-            return cov
-        inside, roots = seen.residual
-        shares = roots.unsqueeze(-1) * self._roots(X, z).unsqueeze(-2)
-        return cov - (1.0 - shares) * (values - inside.mT @ z)
 
 
 def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:

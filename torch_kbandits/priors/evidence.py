@@ -185,7 +185,7 @@ def _predictive_densities(
     """
     points, places = distinct_in_order(X)
     here, Z = places[predicted], points[spanning(fit.kernel, points, _DICTIONARY)]
-    prior, scores = prior_variance(fit.kernel, points)[here].unsqueeze(-1), []
+    scores = list[Tensor]()
     for memory in memories:
         weights = Y.new_zeros(len(predicted), len(Y))
         for row, s in zip(weights, predicted.tolist(), strict=True):
@@ -193,10 +193,10 @@ def _predictive_densities(
         none = Y.new_zeros(len(predicted), len(points))
         precision, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
         means = torch.where(precision > 0.0, sums / precision, 0.0)
-        strategy, z = PredictionStrategy.nystrom_with_features(fit.kernel, Z, points, means, 1.0 / precision)
-        z = z[:, here].mT.unsqueeze(-1)
-        variance = (fit.regularization + strategy.own_variance(prior, z)).squeeze(-1)
-        error = Y[predicted] - strategy.mean_at(z).squeeze(-1)
+        strategy, z = PredictionStrategy.nystrom(fit.kernel, Z, points, means, 1.0 / precision)
+        at = strategy.at(points[here].unsqueeze(-2), z[:, here].mT.unsqueeze(-1))
+        variance = (fit.regularization + strategy.own_variance(at)).squeeze(-1)
+        error = Y[predicted] - strategy.mean_at(at).squeeze(-1)
         scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
     return torch.stack(scores)
 

@@ -100,8 +100,11 @@ class ConstraintSet:
 
     def limited(self, function: AcquisitionFunction) -> AcquisitionFunction:
         """Return an acquisition function of single points, minus infinity where the limits do not allow a point."""
-        allows = self.allows
-        return CombinedFunction([function], lambda Y, X: Y[0].masked_fill(~allows(X.detach().squeeze(-2)), -torch.inf))
+        return CombinedFunction([function], self._limited)
+
+    def _limited(self, values: Sequence[Tensor], X: Tensor) -> Tensor:
+        """Return values (1, b) of points (b, 1, d), minus infinity where the limits do not allow them, (b,)."""
+        return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which are within all limits, (n,)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -117,6 +117,11 @@ class ObjectiveSet:
         weights = self.scalarization.sought(None if self.are_equal else seed)
         return self.scalarization.value(torch.stack([*values]), weights, self.reference)
 
+    def value_of_own(self, values: Sequence[Tensor], X: Tensor, seed: int) -> Tensor:
+        """Return ``value`` of values (k, b) in the own units of the objectives, as ``CombinedFunction`` combines."""
+        scaled = [each.factor.abs().to(value) * value for each, value in zip(self.members, values, strict=True)]
+        return self.value(scaled, seed)
+
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return the point (1, d) of the largest scalarised mean of those played that ``keeps`` returns, if any."""
         played = self.reward.played
@@ -190,12 +195,7 @@ class ScalarizedFantasy:
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
             functions.append(rule.function(model, each.beta, pending, each.own(domain), each.own_seed(seed)))
             functions[-1].maximize = each.maximize  # pyright: ignore[reportArgumentType]
-
-        def scalarized(values: list[Tensor], X: Tensor) -> Tensor:
-            scaled = [each.factor.abs().to(value) * value for each, value in zip(members, values, strict=True)]
-            return self.objectives.value(scaled, seed)
-
-        return CombinedFunction(functions, scalarized, [each.own for each in members])
+        return CombinedFunction(functions, partial(self.objectives.value_of_own, seed=seed), [x.own for x in members])
 
     def _aheads(self) -> list[FantasyPosterior]:
         """Return the posterior of each objective with all that is pending by now, (k,)."""
