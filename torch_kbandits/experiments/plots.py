@@ -17,13 +17,7 @@ from torch_kbandits.plotting import style
 _MARKS, _PANEL, _APART = 6, (5.0, 3.6), 20.0
 
 
-def plot(
-    records: Sequence[Record],
-    directory: str | Path,
-    *,
-    scale: str = "auto",
-    format: str = "png",
-) -> list[Path]:
+def plot(records: Sequence[Record], directory: str | Path, *, scale: str = "auto", format: str = "png") -> list[Path]:
     """Draw medians over seeds between their quartiles, with a panel for each environment.
 
     Args:
