@@ -22,7 +22,7 @@ from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.health import (
     FIRST_REWARDS,
     LAST_CALLS,
-    warn_of_clipping,
+    said_of_clipping,
     warn_of_failing,
     warn_of_far_rewards,
 )
@@ -477,7 +477,9 @@ class Bandit(BanditReports):
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
         if not self._warned_of_clipping and after.spec.prior.floor > -math.inf:
-            self._warned_of_clipping = warn_of_clipping(self._state, after, stacklevel)
+            if (said := said_of_clipping(self._state, after)) is not None:
+                self._warned_of_clipping = True  # first, since a warning may be an error
+                warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel)
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

@@ -280,15 +280,13 @@ def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tenso
         warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)
 
 
-def warn_of_clipping(before: State, after: State, stacklevel: int) -> bool:
-    """Say, so many calls above, that rewards count as if they were higher if they do now; return whether they do."""
+def said_of_clipping(before: State, after: State) -> str | None:
+    """Return what to say of rewards that count as if they were higher since a state; None where none does."""
     floor, was_fitted = after.spec.prior.floor, after.last_fit is not before.last_fit
     Y = after.ledger.history_since(0 if was_fitted else before.ledger.num_observations).Y
     if not len(below := Y[floor > Y]):
-        return False
-    said = (
+        return None
+    return (
         f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as {floor:.6g}, "
         "so that the others can be told apart, as is right for penalties. Of losses whose mean matters say clip=False."
     )
-    warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)
-    return True
