@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import _log_ei_helper  # what LogExpectedImprovement computes, without a model
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
@@ -212,7 +213,7 @@ class ExpectedImprovementRule(AcquisitionRule):
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> ImprovementFunction:
+    ) -> AcquisitionFunction:
         """Return the logarithm of the expected improvement."""
         return ImprovementFunction(model, X_pending, domain, _log_expected_improvement)
 
@@ -247,7 +248,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> ImprovementFunction:
+    ) -> AcquisitionFunction:
         """Return the logarithm of the probability of improvement, of a rule with a margin."""
         margin = cast(float, self.margin)
         return ImprovementFunction(model, X_pending, domain, _log_probability_of_improvement, margin)

@@ -476,10 +476,10 @@ class Bandit(BanditReports):
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
-        if not self._warned_of_clipping and after.spec.prior.floor > -math.inf:
-            if (said := said_of_clipping(self._state, after)) is not None:
-                self._warned_of_clipping = True  # first, since a warning may be an error
-                warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel)
+        clips = not self._warned_of_clipping and after.spec.prior.floor > -math.inf
+        if clips and (said := said_of_clipping(self._state, after)) is not None:
+            self._warned_of_clipping = True  # first, since a warning may be an error
+            warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel)
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
