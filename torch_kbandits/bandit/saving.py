@@ -175,7 +175,8 @@ def _made(kind: type[_Bandit], content: dict[str, Any], device: torch.device | s
         why = str(error).rstrip(".")
         raise StateMismatchError(f"{file}: the {name} cannot be made again: {why}. {advice}") from error
     except Exception as error:  # what the file says led to it
-        raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
+        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"  # PyTorch says where in C++, too
+        raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {said}.") from error
 
 
 def _name(kind: type) -> str:

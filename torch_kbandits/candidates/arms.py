@@ -148,6 +148,10 @@ class ArmSource:
             if old != new:
                 raise ArmsChangedError(f"{self.file.path} changed: its {name} was {old}, is {new}. {_ADVICE}")
 
+    def parts(self) -> Iterator[Tensor]:
+        """Yield the arms of these blocks."""
+        return (block for _, block in self.blocks())
+
     def find(self, point: Tensor) -> int | None:
         """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
         rows = (start + int(row) for start, block in self.blocks() for row in (block == point).all(-1).nonzero())
@@ -201,8 +205,8 @@ class Arms(LastingCandidates):
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
-        self.example, read = source.block(0, 1).cpu().clone(), lambda: (block for _, block in source.blocks())
-        self.domain = Domain(source.tensor, blocks=read if self.is_stored else None)
+        self.example = source.block(0, 1).cpu().clone()
+        self.domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
 
     @property
     def on_host(self) -> "Arms":

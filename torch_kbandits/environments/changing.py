@@ -77,8 +77,8 @@ def _moving_kernel(
 
     Norms of changes are known in closed form: ‖f_s − f_t‖² = 2 − 2 exp(−(c_s − c_t)² / (2ℓ²)).
     """
-    check_size("num_arms", checks.positive_integer("num_arms", grid[2]))
-    arms, slope = torch.linspace(*grid, dtype=torch.float64), -2.0 * lengthscale**2
+    check_size("num_arms", number := checks.positive_integer("num_arms", grid[2]))
+    arms, slope = torch.linspace(*grid[:2], number, dtype=torch.float64), -2.0 * lengthscale**2
 
     def variation_budget(rounds: int) -> float:
         # expm1 keeps what 2 − 2 exp(−small) would lose to cancellation.

@@ -223,6 +223,7 @@ class FilteredArms(Surrogate):
             times, rows, rests = times[order], rows[order], rests[order]
         return state, times, rows, rests
 
+    @np.errstate(all="ignore")  # whether all is finite is checked
     def _observed(self, state: _State, time: float, row: int, rest: float) -> _State:
         """Return the state after a reward less its prior mean, at an arm and a time."""
         covariance = self.covariance_at(time, state)
