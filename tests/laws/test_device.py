@@ -95,7 +95,9 @@ def test_bandits_choose_as_on_the_cpu(case, dtype):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("case", CASES)
 def test_bandits_choose_on_a_gpu_as_on_the_cpu(case):
-    assert torch.equal(played(case, ARMS.cuda()), played(case, ARMS))
+    (found, ratios), (expected, wanted) = played(case, ARMS.cuda()), played(case, ARMS)
+    assert torch.equal(found, expected)
+    assert ratios == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
