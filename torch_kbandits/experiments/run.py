@@ -1,18 +1,17 @@
 """Make all runs of an experiment, in parallel processes, and keep each as soon as it is finished."""
 
 import json
-import multiprocessing
 import os
 import re
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,7 +180,8 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[
     """Yield each run's result when it is there, of processes with one thread each, or of this one if it works alone."""
     joblib, loky = require("joblib"), require("joblib.externals.loky")
     try:
-        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+        words = {"inner_max_num_threads": 1, "initializer": _end_with, "initargs": (os.getpid(),)}
+        with joblib.parallel_config("loky", n_jobs=workers, **words):
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
             with closing(parallel(joblib.delayed(_attempt)(trial) for trial in due)) as results:
                 yield from results
@@ -195,15 +195,18 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[
 
 
 def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
-    _end_with_parent()
     try:
         return trial, run_one(trial)
     except Exception as error:
         return trial, Failure(trial, reason(error), traceback.format_exc())
 
 
-@cache
-def _end_with_parent() -> None:
-    """End a worker when the parent is gone, which may have been killed without a chance to say so."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+def _end_with(parent: int) -> None:
+    """End this worker when its parent is gone, which may have been killed without a chance to say so."""
+
+    def wait() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
