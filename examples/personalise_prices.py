@@ -185,7 +185,7 @@ class SegmentRule:
 
 
 class AnyPrice(SegmentRule):
-    """A price by lot."""
+    """A price at random."""
 
     def offer(self, traveller: Traveller) -> tuple[float, Any]:
         """Draw."""

@@ -2,8 +2,7 @@
 
 Before each batch feed and jacket temperature are set, knowing how warm the feed water is. The peak temperature is
 measured at once, and a batch above 80 °C is an incident; the yield is known 5 to 40 batches later, or never. Six ways
-to run it are compared, careful and careless, that forget and that do not. The plant is simulated; what bandits assume
-of it is an engineer's guess, not its formulas.
+to run it are compared, careful and careless, that forget and that do not. The plant is simulated, and guessed at.
 
     python examples/run_a_reactor.py      # about three minutes on two cores; with --quick several seconds
 """
@@ -97,7 +96,7 @@ FIXED, OPERATORS = torch.tensor([[40.0, 40.0]]).double(), SET_POINTS[(SET_POINTS
 
 
 class Careful:
-    """What was always done, or with a seed any of the set-points that the operator knows to be safe, by lot."""
+    """What was always done, or with a seed any of the set-points that the operator knows to be safe, at random."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
