@@ -34,8 +34,8 @@ Rule = DictionaryRule | None
 Generator = torch.Generator | None
 
 #: Places of known points (n,), weights (n,) of what is told of them or downdated, and that less its prior mean (n, k).
-Statistics = tuple[Places, Array, Array]
-NOTHING: Statistics = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))
+_Statistics = tuple[Places, Array, Array]
+_NOTHING: _Statistics = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
@@ -241,12 +241,12 @@ class GaussianSurrogate(Surrogate):
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
         return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
 
-    def _weigh(self, weights: Array) -> Statistics:
+    def _weigh(self, weights: Array) -> _Statistics:
         """Give the observations other weights (n,), and return what is still to be downdated: those without any."""
         counted, before = self._counted, self._counted.weights.array
         if np.array_equal(weights, before):
-            return NOTHING
-        kept, less = weights > 0.0, NOTHING
+            return _NOTHING
+        kept, less = weights > 0.0, _NOTHING
         places, rests = counted.places.array, counted.rests.array
         if np.array_equal(weights[kept], before[kept]):
             gone = ~kept
@@ -258,7 +258,7 @@ class GaussianSurrogate(Surrogate):
         return less
 
     def _learn(self, places: Places, weights: Array, rests: Array) -> None:
-        """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or take it back."""
+        """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or downdate it."""
         if len(places):
             self.posterior = self.posterior.learned(*merged(places, weights, rests.T))
         counts = self.posterior.told.counts
@@ -273,7 +273,7 @@ class GaussianSurrogate(Surrogate):
 
         What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
         """
-        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), NOTHING
+        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), _NOTHING
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
@@ -282,7 +282,7 @@ class GaussianSurrogate(Surrogate):
             weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
             if rule is not None:
                 other._learn(*gone)
-                gone = NOTHING
+                gone = _NOTHING
         other._tell(told, times, weights, rule, generator, gone)
         return other if until is None else other.at(until)
 
@@ -301,9 +301,9 @@ class GaussianSurrogate(Surrogate):
         return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
 
     def _tell(
-        self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: Statistics
+        self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: _Statistics
     ) -> None:
-        """Condition on what was told, of which that of weight 0 does not count, and take back what is gone."""
+        """Condition on what was told, of which that of weight 0 does not count, and downdate what is gone."""
         X, Y = told.X, self._numbers_told(told)
         if times is not None and not (counts := weights > 0.0).all():
             X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
@@ -325,7 +325,7 @@ class GaussianSurrogate(Surrogate):
         self._condition(posterior, X, Y, (times, weights, places), selection, gone)
 
     def _condition(
-        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: Statistics
+        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: _Statistics
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
         times, weights, places = counting
@@ -338,7 +338,7 @@ class GaussianSurrogate(Surrogate):
         self.posterior, news = posterior, (places, weights, rests)
         others = () if self._is_stationary else (rests, times, weights, places)
         self._counted = self._counted.followed(X, Y, *others)
-        self._learn(*(news if gone is NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
+        self._learn(*(news if gone is _NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
@@ -411,7 +411,7 @@ class GaussianSurrogate(Surrogate):
         posterior, places = self.posterior.knowing(answers.X)
         times = np.full(len(weights), self._now)
         counting = times, weights, places
-        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, NOTHING)
+        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, _NOTHING)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
         other._counted = other._counted.at(last)
@@ -429,7 +429,7 @@ class GaussianSurrogate(Surrogate):
             posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
             posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
-        other._tell(told, times, weights, None, None, NOTHING)
+        other._tell(told, times, weights, None, None, _NOTHING)
         return other
 
     @property
