@@ -109,6 +109,18 @@ def test_answers_without_noise_are_believed_and_break_nothing(variance):
     assert difference(bandit.model.posterior(X.unsqueeze(-2)).mean.flatten(), moving(X, 9)) < 1e-4
 
 
+def test_answers_that_add_up_to_too_much_are_refused_by_name():
+    """Warnings are errors in these tests, so no overflow may be said in another way."""
+    bandit = make(lambda X, time: (torch.full((len(X),), 1e305, dtype=DOUBLE), 1e-9 * LAMBDA))
+    for number in range(3):
+        bandit.tell(ARMS[number : number + 1], 0.5)
+    told = str(bandit.history)
+    with pytest.raises(kb.NumericalError, match="not finite"):
+        bandit.ask()
+    assert str(bandit.history) == told
+    assert bandit.num_asked == 0
+
+
 def failing(X, time):
     raise RuntimeError("the simulator is down")
 
