@@ -63,7 +63,7 @@ def _synchronized(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _synchronize(kind: type) -> None:
+def synchronize(kind: type) -> None:
     """Make the public methods and properties that a class defines, and its constructor, ``_synchronized``."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name != "__init__":
@@ -99,7 +99,7 @@ class BanditReports:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _synchronize(cls)
+        synchronize(cls)
 
     def __copy__(self) -> Self:
         return deepcopy(self)
@@ -408,4 +408,4 @@ class BanditReports:
         return self.dictionary_quality() if checks.flag("check", check) and can else None
 
 
-_synchronize(BanditReports)
+synchronize(BanditReports)
