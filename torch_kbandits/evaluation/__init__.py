@@ -1,0 +1,10 @@
+"""Off-policy evaluation: what another policy would have earned, from the log of one that was played."""
+
+from typing import TYPE_CHECKING
+
+from torch_kbandits.extras import exports
+
+if TYPE_CHECKING:
+    from torch_kbandits.evaluation.log import Log as Log
+else:
+    __getattr__, __dir__, __all__ = exports(__name__)
