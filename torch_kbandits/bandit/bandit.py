@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Literal, Self, cast, overload
 
 import torch
 from gpytorch.kernels import Kernel
@@ -26,6 +26,7 @@ from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate, Suggestion, actions_of
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
@@ -41,18 +42,6 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
-
-
-class Asked(NamedTuple):
-    """What ``ask(return_ids=True)`` returns.
-
-    Attributes:
-        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of q mappings.
-        ids: the number of each, by which ``tell`` and ``forget`` know it.
-    """
-
-    actions: Any
-    ids: tuple[int, ...]
 
 
 class Bandit(KeptBandit, BanditReports):
@@ -160,6 +149,34 @@ class Bandit(KeptBandit, BanditReports):
 
     # ---------------------------------------------------------------- the loop
 
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        details: Literal[True],
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        remember: bool = True,
+        distinct: bool = False,
+        exclude: Any = None,
+    ) -> Suggestion: ...
+
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        details: bool = False,
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        remember: bool = True,
+        distinct: bool = False,
+        exclude: Any = None,
+    ) -> Any: ...
+
     def ask(
         self,
         q: int | None = 1,
@@ -168,7 +185,9 @@ class Bandit(KeptBandit, BanditReports):
         candidates: Any = None,
         time: Any = None,
         remember: bool = True,
-        return_ids: bool = False,
+        distinct: bool = False,
+        exclude: Any = None,
+        details: bool = False,
     ) -> Any:
         """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
 
@@ -183,21 +202,26 @@ class Bandit(KeptBandit, BanditReports):
             candidates: the actions of this round, (A, a), where they differ from round to round.
             time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
-            return_ids: whether to return ``Asked``, which has the numbers of the points too, for ``tell``.
+            distinct: whether the points are different actions of a finite set, by row, in the order chosen.
+            exclude: what of a finite set may not be played now: rows, names, or a mask (A,), True where it may not.
+            details: whether to return a ``Suggestion``: with the points their numbers, which ``tell`` takes, rows and
+                names, and what is expected of them.
 
         Raises:
             InputError: if an argument does not fit, or q is None without a batch rule or where its batch is complete.
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
-        remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
-        if return_ids and not remember:
-            raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates)
+        remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
+        if details or distinct is not False or exclude is not None:
+            slate = Slate(exclude, distinct=checks.flag("distinct", distinct))
+        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
         actions = self.candidates.actions(X.clone())
         if remember:
             self._become(state, ahead)
-        return Asked(actions, state.ledger.pending.ids[-len(X) :]) if return_ids else actions
+        if slate is None or not details:
+            return actions
+        return slate.suggestion(actions, state.ledger.pending.ids[-len(X) :] if remember else (), self.candidates)
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -223,6 +247,8 @@ class Bandit(KeptBandit, BanditReports):
         context: Any = None,
         time: Any = None,
         ids: int | Sequence[int] | None = None,
+        rows: Any = None,
+        candidates: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
     ) -> None:
@@ -243,7 +269,10 @@ class Bandit(KeptBandit, BanditReports):
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
                 or a tensor, or of pandas. They may lie before the current time or after it, which then moves. None: the
                 time of their ``ask`` for those that are pending; for others the current time, of the last ``ask``.
-            ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
+            ids: instead of x and context, the numbers that ``ask(details=True)`` returned with the points.
+            rows: instead of x, the rows of arms or actions, or their names, one or several; of actions that a round
+                brought with these, ``candidates``.
+            candidates: the actions of the round of which these are rows, as ``ask`` takes them.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
                 were asked for stay pending.
@@ -258,12 +287,16 @@ class Bandit(KeptBandit, BanditReports):
         After an error the bandit is as it was.
         """
         start, state = perf_counter(), without_expired(self._config, self._state)
-        if ids is None:
-            X, rows = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
+        if ids is not None:
+            places = self._places(state, ids, x, context, rows, candidates)
+            X = state.ledger.pending.points[places]
+        elif rows is None and candidates is None:
+            X, places = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
-            rows = self._rows(state, ids, x, context)
-            X = state.ledger.pending.points[rows]
-        self._learn(state, X, rows, start, y=y, outcomes=outcomes, failed=failed, time=time)
+            x, noted = actions_of(self.candidates, rows, candidates, x)
+            X = self.candidates.points(x, context, 0.0)
+            X, places = state.ledger.pending.found(X, self._config.own_columns, noted)
+        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
 
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
@@ -313,7 +346,7 @@ class Bandit(KeptBandit, BanditReports):
         state = self._state
         pending = state.ledger.pending
         if ids is not None:
-            remaining = pending.without_rows(self._rows(state, ids, x, context))
+            remaining = pending.without_rows(self._places(state, ids, x, context))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -331,15 +364,20 @@ class Bandit(KeptBandit, BanditReports):
 
     # ---------------------------------------------------------------- inside
 
-    def _asked(self, q: int | None, *brought: Any) -> tuple[Tensor, State, FantasyPosterior]:
+    def _asked(
+        self, q: int | None, time: Any, context: Any, candidates: Any, slate: Slate | None = None
+    ) -> tuple[Tensor, State, FantasyPosterior]:
         """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
         start = perf_counter()
-        state, domain = self._now(*brought)
+        state, domain = self._now(time, context, candidates)
+        if slate is not None:
+            domain = slate.begun(self.candidates, domain, candidates)
         known = self._ahead_of(state)
-        ahead, before = with_chosen(self._config, state, domain, known, q), known.num_pending
+        ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+        rows = () if slate is None else slate.rows
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
@@ -350,10 +388,10 @@ class Bandit(KeptBandit, BanditReports):
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
-    def _rows(self, state: State, ids: Any, x: Any, context: Any) -> list[int]:
-        """Return the rows of pending points by their ids, in place of which no points may be given."""
-        if x is not None or context is not None:
-            raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
+    def _places(self, state: State, ids: Any, *others: Any) -> list[int]:
+        """Return the places of pending points by their ids, in place of which nothing else may be given."""
+        if any(each is not None for each in others):
+            raise InputError("Give either x or rows (and their context) or ids, not both: an id names its point.")
         expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
         expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
         return state.ledger.pending_rows(ids, expires)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -101,9 +102,17 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 
 
 def with_chosen(
-    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None
+    config: BanditConfig,
+    state: State,
+    domain: Domain,
+    known: FantasyPosterior,
+    q: int | None,
+    slate: Slate | None = None,
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete."""
+    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
+
+    What is to be said of them is noted in a slate that was begun, if there is one.
+    """
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -115,33 +124,44 @@ def with_chosen(
     if q is None and rule is None:
         raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
     # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
-    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting):
+    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting, slate):
         raise InputError(
             f"The batch of {len(known.pending)} point(s) is complete: tell the {number} pending one(s), or give q to "
             "go on without their rewards."
         )
-    size = known.num_pending + (_LARGEST_BATCH if q is None else q)
+    size = _LARGEST_BATCH if q is None else q
+    size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        if repeats and _may_repeat(config, ahead, waiting) and (again := cast(Any, rule).repeats(ahead)):
-            ahead.add(ahead.pending[:1], min(again, size - number))
+        row = None
+        if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
+            found, times = ahead.pending[:1], min(again, size - number)
         else:
             now = first if first is config.acquisition else rule_in(config, state, number)
             found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
-            ahead.add(as_told(candidates, found) if candidates.is_timed else found)
-        if q is None and is_batch_complete(config, ahead, waiting):
+            found, times, row = as_told(candidates, found) if candidates.is_timed else found, 1, sought.row
+        if slate is not None:
+            times, offer = 1, slate.with_choice(found, row, ahead, offer)
+        ahead.add(found, times)
+        if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
 
 
-def is_batch_complete(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def is_batch_complete(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None = None
+) -> bool:
     """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
     rule = config.batches
-    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting)):
+    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting, slate)):
         return True
     return rule.is_complete(posterior)
 
 
-def _may_repeat(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def _may_repeat(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None
+) -> bool:
     """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
     first = posterior.pending[:1]
-    return len(first) == 1 and bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())
+    if len(first) != 1 or (slate is not None and slate.bars(first)):
+        return False
+    return bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())

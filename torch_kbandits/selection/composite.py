@@ -117,6 +117,10 @@ class CompositeFantasy(FantasyPosterior):
         """Return the posterior of the part that leads at what may be played in a round."""
         return self._ahead(self._surrogate.leader).offered(domain)
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means and variances at points X (q, d), each (q,), of the part that leads."""
+        return self._ahead(self._surrogate.leader).moments(X)
+
     def _add(self, point: Tensor, times: int) -> None:
         """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
         stage = self._chosen_in
@@ -249,13 +253,13 @@ class EnsembleFantasy(CompositeFantasy):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
-        surrogate, found = self._surrogate, list[tuple[float, Tensor, int]]()
+        surrogate, found = self._surrogate, list[tuple[float, Tensor, int, int | Tensor | None]]()
         numbers = surrogate.offering(seed)
         for number, own_seed in numbers:
             ahead = self._ahead(number)
             x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), own_seed, domain)
-            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1))
-        _, x, self._chosen_in = max(found, key=itemgetter(0))
+            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1, ahead.row))
+        _, x, self._chosen_in, self.row = max(found, key=itemgetter(0))
         return x
 
     def pending_scores(self) -> Tensor:
@@ -303,7 +307,9 @@ class StagedFantasy(CompositeFantasy):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
         if not isinstance(rule, StagedRule):
-            return self._ahead(0).choose(rule, beta, seed, domain)
+            x = self._ahead(0).choose(rule, beta, seed, domain)
+            self.row = self._ahead(0).row
+            return x
         with torch.no_grad():
             stage, rows = 0, None if domain is None else domain.allowed
             while True:
@@ -314,8 +320,8 @@ class StagedFantasy(CompositeFantasy):
                     break
                 rows = rows[kept]
             best, _ = best_of(scores, beta, self._surrogate.kernel_bound(), seed)
-            self._chosen_in = learner
-            return offer.chosen(rows[best])
+            self._chosen_in, self.row = learner, rows[best]
+            return offer.chosen(self.row)
 
     def pending_scores(self) -> Tensor:
         """Return the score of each pending point under what learns it, (k,): its stage, or everything."""
