@@ -4,14 +4,18 @@ import hashlib
 import json
 import math
 import secrets
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from logging import Logger, LoggerAdapter
-from os import PathLike, fspath
+from os import SEEK_END, PathLike
 from typing import Any, NamedTuple, Protocol
 
+from torch import Tensor
+
 from torch_kbandits import checks
+from torch_kbandits.bandit.suggestions import Suggestion
+from torch_kbandits.candidates.timed import listing_of, untimed
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.files import checked_path, file_error
 from torch_kbandits.observations.history import History
@@ -94,15 +98,19 @@ class JSONLog:
 
     def on_ask(self, bandit: Any, suggestion: Suggestion) -> None:
         """Write what was chosen, and what is known of the choice."""
-        found, number = suggestion, len(suggestion.ids)
-        contexts, actions = _split(bandit, found.points)
-        columns = {"id": found.ids, "time": [found.time] * number, "context_digest": _digests(contexts)}
-        columns |= {"row": found.rows, "num_actions": [found.num_actions] * number, "name": found.names}
-        columns |= {name: getattr(found, name) for name in ("propensity", "mean", "std")}
+        found, q, space = suggestion, len(suggestion.ids), untimed(bandit.candidates)
+        context = found.points[:, -space.example.shape[-1] :][:, : space.context_dim]
+        listing = listing_of(space) if found.actions is None else None
+        size = len(found.actions) if found.actions is not None else listing and listing.size
+        columns = {"id": found.ids, "time": [found.time] * q, "row": found.rows, "num_actions": size and [size] * q}
+        columns |= {"name": found.names, "propensity": found.propensities, "mean": found.mean, "std": found.std}
+        if space.context_dim:
+            columns["context_digest"] = _digests(context)
         if self._contexts or found.rows is None:
-            columns |= {"context": contexts, "action": actions if isinstance(found.x, Tensor) else found.x}
+            columns["action"] = found.x
         if self._contexts:
-            columns["actions"] = None if found.offered is None else [found.offered.tolist()] * number
+            columns["context"] = context if space.context_dim else None
+            columns["actions"] = None if found.actions is None else [found.actions.tolist()] * q
         self._write("ask", columns)
 
     def on_tell(self, bandit: Any, told: Told) -> None:
@@ -131,3 +139,18 @@ class JSONLog:
                     self._unwritten = self._unwritten[file.write(self._unwritten) :]
         except OSError as error:
             raise file_error("written", self._where, error) from error
+
+
+def _digests(rows: Tensor) -> list[str]:
+    """Return a digest of the numbers of each row (q, c), of which equal ones have the same."""
+    doubles = (rows.cpu().double() + 0.0).numpy()  # 0.0 and -0.0 are equal
+    return [hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in doubles]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: None for NaN, what JSON lacks as text."""
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -26,6 +26,9 @@ class Suggestion(NamedTuple):
         mean: posterior means of rewards there, (q,), in reward units.
         std: posterior standard deviations, (q,), as they were chosen: given that all pending before returned its mean.
         propensities: with what probability each was chosen, (q,); None where nobody knows.
+        points: as ``Bandit.history`` has them, (q, d): the context, then the action.
+        time: when they were chosen, as ``Bandit.now``.
+        actions: of which rows are, (A, a), where they differ from round to round; None where they stay.
     """
 
     x: Any
@@ -34,7 +37,10 @@ class Suggestion(NamedTuple):
     names: tuple[str, ...] | None
     mean: Tensor
     std: Tensor
-    propensities: Tensor | None = None
+    propensities: Tensor | None
+    points: Tensor
+    time: float
+    actions: Tensor | None
 
 
 class Slate:
@@ -47,6 +53,7 @@ class Slate:
 
     _listing: Listing | None
     _source: ArmSource | None  # of arms that are split
+    _brought: Tensor | None  # points (A, d) of the actions that a round brought
     _barred: Tensor  # points (k, d) that may not be chosen again, of candidates that stay
 
     def __init__(self, excluded: Any, *, distinct: bool) -> None:
@@ -55,6 +62,7 @@ class Slate:
 
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
         """Return what may be played of a round's domain, given the actions that the round brought, if any."""
+        self._brought = None if brought is None else domain.arms
         self._listing = listing = listing_of(candidates, brought, domain.arms)
         self._source = cast(Any, candidates).source if candidates.is_split else None
         self._barred = candidates.example[:0]
@@ -108,14 +116,18 @@ class Slate:
             return domain.without(rows, cast(Listing, self._listing).size)
         return replace(domain, avoided=points if domain.avoided is None else torch.cat([domain.avoided, points]))
 
-    def suggestion(self, x: Any, ids: tuple[int, ...], candidates: Candidates) -> Suggestion:
-        """Return what is said of the points that were chosen."""
+    def suggestion(
+        self, x: Any, points: Tensor, ids: tuple[int, ...], candidates: Candidates, now: float
+    ) -> Suggestion:
+        """Return what is said of points (q, d) that were chosen, x as they are asked for."""
         mean, variance = (torch.cat(each).to(candidates.device) for each in zip(*self._moments, strict=True))
         listing, names, rows = self._listing, None, None
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt())
+        points, brought = points.to(candidates.device, copy=True), self._brought
+        actions = None if brought is None else candidates.actions(brought)
+        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt(), None, points, now, actions)
 
 
 def actions_of(candidates: Candidates, rows: Any, brought: Any, x: Any) -> tuple[Tensor, list[int]]:

@@ -6,5 +6,6 @@ from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
     from torch_kbandits.evaluation.log import Log as Log
+    from torch_kbandits.evaluation.reading import read_log as read_log
 else:
     __getattr__, __dir__, __all__ = exports(__name__)
