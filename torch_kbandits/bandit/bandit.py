@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import with_chosen
@@ -75,7 +75,8 @@ class Bandit(BanditReports):
             memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
-        acquisition: how the next point is chosen from the posterior.
+        acquisition: how the next point is chosen from the posterior; ``EpsilonGreedy(rule, epsilon)`` with a share of
+            uniform choices.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
@@ -126,7 +127,7 @@ class Bandit(BanditReports):
         regularization: float | None = None,
         dictionary: DictionaryRule | None = None,
         width: Width | None = None,
-        acquisition: AcquisitionRule | None = None,
+        acquisition: AcquisitionRule | EpsilonGreedy | None = None,
         batches: BatchRule | None = None,
         memory: Memory | None = None,
         seed: int,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, EpsilonGreedy, SobolRule, UniformRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import as_told
@@ -17,6 +17,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.selection import (
+    Choice,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -31,6 +32,18 @@ from torch_kbandits.selection import (
 _LARGEST_BATCH = 10_000
 
 
+class Chosen(NamedTuple):
+    """How a point was chosen.
+
+    Attributes:
+        row: of the candidate in its round.
+        propensities: with what probability each of the A candidates was chosen, (A,).
+    """
+
+    row: int
+    propensities: Tensor
+
+
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
     """Return how the next point is chosen when so many are pending: spread until there are priors to speak of."""
     number = state.ledger.num_learned
@@ -38,7 +51,7 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
     if config.objective is not None:
         sought = _sought(config, state, config.objective)
         is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
-    return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+    return config.rule if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:
@@ -101,9 +114,18 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 
 
 def with_chosen(
-    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None
+    config: BanditConfig,
+    state: State,
+    domain: Domain,
+    known: FantasyPosterior,
+    q: int | None,
+    details: list[Chosen] | None = None,
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete."""
+    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
+
+    How each was chosen is appended to ``details``, if candidates are listed.
+    """
+    details = details if domain.is_listed else None
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -123,14 +145,49 @@ def with_chosen(
     size = known.num_pending + (_LARGEST_BATCH if q is None else q)
     while (number := ahead.num_pending) < size:
         if repeats and _may_repeat(config, ahead, waiting) and (again := cast(Any, rule).repeats(ahead)):
+            if details is not None:
+                details.extend([_repeated(ahead.pending[0], domain)] * min(again, size - number))
             ahead.add(ahead.pending[:1], min(again, size - number))
         else:
-            now = first if first is config.acquisition else rule_in(config, state, number)
-            found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
+            now = first if first is config.rule else rule_in(config, state, number)
+            seed = seed_for(config.seed, state.round, f"ask {number}")
+            found = _drawn(config, offer, sought, now, beta, seed, details)
             ahead.add(as_told(candidates, found) if candidates.is_timed else found)
         if q is None and is_batch_complete(config, ahead, waiting):
             break
     return ahead
+
+
+def _drawn(
+    config: BanditConfig,
+    offer: Playable,
+    sought: FantasyPosterior | ScalarizedFantasy,
+    rule: AcquisitionRule,
+    beta: Tensor,
+    seed: int,
+    details: list[Chosen] | None,
+) -> Tensor:
+    """Return the point (1, d) that a rule chooses, or one uniformly at random where the bandit explores so."""
+    explores = isinstance(config.acquisition, EpsilonGreedy) and config.acquisition.explores(seed)
+    if details is None:
+        rule, seed = (UniformRule(), seed_for(seed, 0, "uniform")) if explores else (rule, seed)
+        return offer.chosen(sought, rule, beta, seed)
+    found = offer.chosen(sought, rule, beta, seed)
+    propensities = cast(Choice, sought.choice).probabilities()
+    if config.epsilon:
+        rows = offer.rows
+        uniform = torch.zeros_like(propensities).index_fill(0, rows, 1.0 / len(rows))
+        propensities = torch.lerp(propensities, uniform, config.epsilon)
+    if explores:
+        found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
+    details.append(Chosen(int(cast(Choice, sought.choice).row), propensities))
+    return found
+
+
+def _repeated(point: Tensor, domain: Domain) -> Chosen:
+    """Return how a point (d,) of a batch is chosen that is played again: surely, of equal candidates each as likely."""
+    same = torch.cat([(part == point.to(part)).all(-1) for part in domain.parts()]).double().cpu()
+    return Chosen(int(same.argmax()), same / same.sum())
 
 
 def is_batch_complete(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:

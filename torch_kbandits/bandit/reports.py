@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
-from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import Chosen, constraints_of, objectives_of, playable_of, rule_in, with_chosen
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
@@ -328,6 +328,25 @@ class BanditReports:
         function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else offer.constraints.limited(function)
         return domain.of_action(function, self.candidates.example.shape[-1])
+
+    def propensities(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Tensor:
+        """Return with what probability ``ask`` plays each candidate next, (A,), a row for each, in double precision.
+
+        Of a rule that draws nothing the best has 1, equals share it. By Thompson sampling they are counted in draws,
+        exact for two actions; see ``ThompsonRule.probabilities``. What limits or failures keep from being played has 0,
+        and with ``EpsilonGreedy`` nothing else. They are of the next point alone, given what is pending, and follow
+        from the seed like the choice. Arguments are as in ``ask``; nothing changes.
+
+        Raises:
+            InputError: if candidates are not listed, as on a box, where every point has probability 0.
+        """
+        state, domain = self._now(time, context, candidates)
+        if not domain.is_listed:
+            hint = "give arms or actions, such as a grid, or replay the bandit as it is"
+            raise InputError(f"Propensities are probabilities of listed candidates in one process: {hint}.")
+        details = list[Chosen]()
+        with_chosen(self._config, state, domain, self._ahead_of(state), 1, details)
+        return self._there(details[0].propensities)
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
