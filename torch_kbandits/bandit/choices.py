@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, EpsilonGreedy, SobolRule, UniformRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -30,18 +31,6 @@ from torch_kbandits.selection import (
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
-
-
-class Chosen(NamedTuple):
-    """How a point was chosen.
-
-    Attributes:
-        row: of the candidate in its round.
-        propensities: with what probability each of the A candidates was chosen, (A,).
-    """
-
-    row: int
-    propensities: Tensor
 
 
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
@@ -119,13 +108,12 @@ def with_chosen(
     domain: Domain,
     known: FantasyPosterior,
     q: int | None,
-    details: list[Chosen] | None = None,
+    slate: Slate | None = None,
 ) -> FantasyPosterior:
     """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
 
-    How each was chosen is appended to ``details``, if candidates are listed.
+    What is to be said of them is noted in a slate that was begun, if there is one.
     """
-    details = details if domain.is_listed else None
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -137,23 +125,27 @@ def with_chosen(
     if q is None and rule is None:
         raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
     # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
-    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting):
+    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting, slate):
         raise InputError(
             f"The batch of {len(known.pending)} point(s) is complete: tell the {number} pending one(s), or give q to "
             "go on without their rewards."
         )
-    size = known.num_pending + (_LARGEST_BATCH if q is None else q)
+    size = _LARGEST_BATCH if q is None else q
+    size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        if repeats and _may_repeat(config, ahead, waiting) and (again := cast(Any, rule).repeats(ahead)):
-            if details is not None:
-                details.extend([_repeated(ahead.pending[0], domain)] * min(again, size - number))
-            ahead.add(ahead.pending[:1], min(again, size - number))
+        choice = None
+        if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
+            found, times = ahead.pending[:1], min(again, size - number)
         else:
-            now = first if first is config.rule else rule_in(config, state, number)
-            seed = seed_for(config.seed, state.round, f"ask {number}")
-            found = _drawn(config, offer, sought, now, beta, seed, details)
-            ahead.add(as_told(candidates, found) if candidates.is_timed else found)
-        if q is None and is_batch_complete(config, ahead, waiting):
+            now, seed = first, seed_for(config.seed, state.round, f"ask {number}")
+            if first is not config.rule:
+                now = rule_in(config, state, number)
+            found = _drawn(config, offer, sought, now, beta, seed, states=slate is not None and slate.states)
+            found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
+        if slate is not None:
+            times, offer = 1, slate.with_choice(found, choice, ahead, offer)
+        ahead.add(found, times)
+        if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
 
@@ -165,40 +157,46 @@ def _drawn(
     rule: AcquisitionRule,
     beta: Tensor,
     seed: int,
-    details: list[Chosen] | None,
+    *,
+    states: bool,
 ) -> Tensor:
-    """Return the point (1, d) that a rule chooses, or one uniformly at random where the bandit explores so."""
-    explores = isinstance(config.acquisition, EpsilonGreedy) and config.acquisition.explores(seed)
-    if details is None:
-        rule, seed = (UniformRule(), seed_for(seed, 0, "uniform")) if explores else (rule, seed)
+    """Return the point (1, d) that a rule chooses, or a uniform one; its probabilities are right if one ``states``."""
+    acquisition = config.acquisition
+    if not isinstance(acquisition, EpsilonGreedy):
         return offer.chosen(sought, rule, beta, seed)
-    found = offer.chosen(sought, rule, beta, seed)
-    propensities = cast(Choice, sought.choice).probabilities()
-    if config.epsilon:
-        rows = offer.rows
-        uniform = torch.zeros_like(propensities).index_fill(0, rows, 1.0 / len(rows))
-        propensities = torch.lerp(propensities, uniform, config.epsilon)
-    if explores:
+    explores, found = acquisition.explores(seed), None
+    if states or not explores:
+        found = offer.chosen(sought, rule, beta, seed)
+    own = sought.choice
+    if found is None or explores:
         found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
-    details.append(Chosen(int(cast(Choice, sought.choice).row), propensities))
+    if states and own is not None and sought.choice is not None:
+        rows = offer.rows
+
+        def probabilities() -> Tensor:
+            exploited = own.probabilities()
+            uniform = torch.zeros_like(exploited).index_fill(0, rows, 1.0 / len(rows))
+            return torch.lerp(exploited, uniform, acquisition.epsilon)
+
+        sought.choice = Choice(sought.choice.row, probabilities)
     return found
 
 
-def _repeated(point: Tensor, domain: Domain) -> Chosen:
-    """Return how a point (d,) of a batch is chosen that is played again: surely, of equal candidates each as likely."""
-    same = torch.cat([(part == point.to(part)).all(-1) for part in domain.parts()]).double().cpu()
-    return Chosen(int(same.argmax()), same / same.sum())
-
-
-def is_batch_complete(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def is_batch_complete(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None = None
+) -> bool:
     """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
     rule = config.batches
-    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting)):
+    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting, slate)):
         return True
     return rule.is_complete(posterior)
 
 
-def _may_repeat(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def _may_repeat(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None
+) -> bool:
     """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
     first = posterior.pending[:1]
-    return len(first) == 1 and bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())
+    if len(first) != 1 or (slate is not None and slate.bars(first)):
+        return False
+    return bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())

@@ -10,6 +10,8 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.contextual import ContextualActions
+from torch_kbandits.candidates.listing import Listing, names_of
 from torch_kbandits.errors import InputError
 
 
@@ -65,6 +67,25 @@ def timed(candidates: Candidates) -> Candidates:
 def untimed(candidates: Candidates) -> Candidates:
     """Return candidates without the column of time that they may have."""
     return candidates.untimed if isinstance(candidates, Timed) else candidates
+
+
+def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None = None) -> Listing | None:
+    """Return the finite set of actions that stay, or that a round brought, of which points (A, d) may be known already.
+
+    None on a box, a cube, and of a round that is not known.
+    """
+    own, source = untimed(candidates), getattr(untimed(candidates), "source", None)
+    if source is not None:
+        if brought is not None:
+            raise InputError("The actions of this bandit are always the same: leave out candidates.")
+        table = getattr(own, "table", own)  # of actions in contexts
+        names = getattr(table, "arm_names", None)
+        return Listing(len(source), names, lambda rows: source.rows(torch.tensor(rows, device=source.device)))
+    if brought is None or not isinstance(own, ContextualActions):
+        return None
+    if arms is None:
+        return own.listing(brought)
+    return Listing(len(arms), names_of(brought), lambda rows: arms[rows, candidates.context_dim :])
 
 
 def as_told(candidates: Candidates, X: Tensor) -> Tensor:

@@ -92,6 +92,9 @@ class FantasyPosterior(ABC):
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
 
+    #: The row of what was chosen last, maybe as (1,); None on a box, a cube, and where nobody has all arms.
+    row: int | Tensor | None = None
+
     def __init__(self, pending: Tensor) -> None:
         self._pending, self.num_pending = [pending], pending.shape[0]
         #: Returns the score of what was chosen last; 0 where it was chosen without one.
@@ -173,6 +176,10 @@ class FantasyPosterior(ABC):
     @abstractmethod
     def _add(self, point: Tensor, times: int) -> None:
         """Prepare for a point (1, d) that becomes pending, so many times; copies share what this one has."""
+
+    @abstractmethod
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
 
     @abstractmethod
     def pending_scores(self) -> Tensor:

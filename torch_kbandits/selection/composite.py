@@ -127,6 +127,10 @@ class CompositeFantasy(FantasyPosterior):
         """Return the posterior of the part that leads at what may be played in a round."""
         return self._ahead(self._surrogate.leader).offered(domain)
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means and variances at points X (q, d), each (q,), of the part that leads."""
+        return self._ahead(self._surrogate.leader).moments(X)
+
     def _add(self, point: Tensor, times: int) -> None:
         """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
         stage = self._chosen_in

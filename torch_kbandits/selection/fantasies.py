@@ -65,7 +65,7 @@ class GaussianFantasy(FantasyPosterior):
     def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
         is_table = self.surrogate.place.source is not None
-        if domain is None or domain.allowed is None or not (is_table or domain.context is not None):
+        if domain is None or domain.allowed is None or (domain.allows if is_table else domain.context) is None:
             return None
         if not is_table:
             return self.offered(domain).mean[domain.allowed].max() if domain.incumbent is None else None
@@ -132,6 +132,13 @@ class GaussianFantasy(FantasyPosterior):
         return self.surrogate.domain
 
     # ---------------------------------------------------------------- pending points
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
+        surrogate, posterior = self.surrogate, self.surrogate.posterior
+        at = posterior.at(X, is_offer=False)
+        values = posterior.mean_at(at)[surrogate.column], self.taken_in().variance_at(at)
+        return surrogate._values(values[0]), surrogate._values(values[1])
 
     def _add(self, point: Tensor, times: int) -> None:
         """Part from the copies; points are taken in when a variance is asked for."""

@@ -294,6 +294,10 @@ class FilterFantasy(FantasyPosterior):
 
         return _Offer(mean, variance, best, deviation, own, of_rows, lambda row: arms[int(row), None].clone())
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, 1 + d), and variances with pending points hallucinated, each (q,)."""
+        return self.surrogate.moments(X)[0], self.taken_in().moments(X)[1]
+
     def _add(self, point: Tensor, times: int) -> None:
         """Do nothing: points are taken in when a variance is asked for."""
 

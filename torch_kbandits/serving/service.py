@@ -182,8 +182,8 @@ class Service:
         self._is_between, answer = True, {}
         try:
             if operation == "ask":
-                found = self.bandit.ask(**words, return_ids=True)
-                answer = {"ids": list(found.ids), "actions": plain(found.actions)}
+                found = self.bandit.ask(**words, details=True)
+                answer = {"ids": list(found.ids), "actions": plain(found.x)}
             else:
                 getattr(self.bandit, operation)(**words)
         except Exception:
