@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.callbacks import Callbacks
@@ -60,7 +60,8 @@ class Bandit(KeptBandit, BanditReports):
             memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
-        acquisition: how the next point is chosen from the posterior.
+        acquisition: how the next point is chosen from the posterior; ``EpsilonGreedy(rule, epsilon)`` with a share of
+            uniform choices.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
@@ -111,7 +112,7 @@ class Bandit(KeptBandit, BanditReports):
         regularization: float | None = None,
         dictionary: DictionaryRule | None = None,
         width: Width | None = None,
-        acquisition: AcquisitionRule | None = None,
+        acquisition: AcquisitionRule | EpsilonGreedy | None = None,
         batches: BatchRule | None = None,
         memory: Memory | None = None,
         seed: int,
@@ -215,17 +216,16 @@ class Bandit(KeptBandit, BanditReports):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
-        if details or distinct is not False or exclude is not None or (remember and self._callbacks):
-            slate = Slate(exclude, distinct=checks.flag("distinct", distinct))
+        is_noted = details or (remember and self._callbacks.hear_asks)
+        if is_noted or distinct is not False or exclude is not None:
+            states = is_noted or self._config.states_propensities
+            slate = Slate(exclude, distinct=checks.flag("distinct", distinct), states=states)
         X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
-        actions, before = self.candidates.actions(X.clone()), self._state.ledger
+        actions, before, found = self.candidates.actions(X.clone()), self._state.ledger, None
+        if slate is not None and is_noted:
+            found = slate.suggestion(actions, X, state, self.candidates, is_pending=remember)
         if remember:
             self._become(state, ahead)
-        if slate is None or not (details or (remember and self._callbacks)):
-            return actions
-        ids = state.ledger.pending.ids[-len(X) :] if remember else ()
-        found = slate.suggestion(actions, X, ids, self.candidates, state.now)
-        if remember:
             self._notify(before, found)
         return found if details else actions
 
@@ -331,9 +331,10 @@ class Bandit(KeptBandit, BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            slate = Slate(None, distinct=False) if self._callbacks else None
+            slate = Slate() if self._callbacks.hear_asks else None
             X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate)
-            before, told, now = self._state.ledger, pull(self.candidates.actions(X.clone())), self._state.ledger
+            before, action = self._state.ledger, self.candidates.actions(X.clone())
+            told, now = pull(action), self._state.ledger
             counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
             if now.pending is not before.pending or counts[0] != counts[1]:
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
@@ -341,10 +342,7 @@ class Bandit(KeptBandit, BanditReports):
             self._cached_fantasy = state, ahead
             asked, last = state.ledger.pending, len(state.ledger.pending.ids) - 1
             self._learn(state, X, [last], perf_counter(), **said)
-            if slate is not None:
-                action = self.candidates.actions(X.clone())
-                found = slate.suggestion(action, X, asked.ids[last:], self.candidates, state.now)
-                self._notify(before, found, asked, [last])
+            self._notify(before, slate and slate.suggestion(action, X, state, self.candidates), asked, [last])
             played.append(X)
         return self.candidates.actions(torch.cat(played))
 
@@ -384,6 +382,7 @@ class Bandit(KeptBandit, BanditReports):
         """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
         start = perf_counter()
         state, domain = self._now(time, context, candidates)
+        slate = Slate() if slate is None and self._config.states_propensities else slate
         if slate is not None:
             domain = slate.begun(self.candidates, domain, candidates)
         known = self._ahead_of(state)

@@ -57,6 +57,11 @@ class Callbacks(tuple[Callback, ...]):
     def __reduce__(self) -> tuple[type["Callbacks"], tuple[()]]:
         return Callbacks, ()
 
+    @property
+    def hear_asks(self) -> bool:
+        """Whether one of them is told of asks, so that it must be noted how points are chosen."""
+        return any(getattr(type(each), "on_ask", None) is not Callback.on_ask for each in self)
+
     def notify(self, event: str, bandit: Any, value: Any) -> None:
         """Call all; who fails is warned of."""
         for callback in self:

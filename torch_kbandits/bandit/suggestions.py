@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import ArmSource, Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import among
-from torch_kbandits.selection import FantasyPosterior, Playable
+from torch_kbandits.selection import Choice, FantasyPosterior, Playable
 
 
 class Suggestion(NamedTuple):
@@ -25,7 +26,8 @@ class Suggestion(NamedTuple):
         names: of these, (q,); None where they have none.
         mean: posterior means of rewards there, (q,), in reward units.
         std: posterior standard deviations, (q,), as they were chosen: given that all pending before returned its mean.
-        propensities: with what probability each was chosen, (q,); None where nobody knows.
+        propensities: with what probability each was chosen, (q,) in double precision on the CPU, given those before
+            it; see ``Bandit.propensities``. None where candidates are not listed in one process.
         points: as ``Bandit.history`` has them, (q, d): the context, then the action.
         time: when they were chosen, as ``Bandit.now``.
         actions: of which rows are, (A, a), where they differ from round to round; None where they stay.
@@ -49,16 +51,24 @@ class Slate:
     Args:
         excluded: what is not to be played, as ``Bandit.ask`` takes it; None for nothing.
         distinct: whether no action is chosen twice.
+        states: whether it is noted with what probabilities choices are made.
+
+    Attributes:
+        rows: of the points chosen, (q,), if there is a listing.
+        propensities: of these, (q,); none if it is not noted or nobody knows.
+        probabilities: those of all actions in the last choice, (A,); None if it is not noted or nobody knows.
     """
+
+    probabilities: Tensor | None = None
 
     _listing: Listing | None
     _source: ArmSource | None  # of arms that are split
     _brought: Tensor | None  # points (A, d) of the actions that a round brought
     _barred: Tensor  # points (k, d) that may not be chosen again, of candidates that stay
 
-    def __init__(self, excluded: Any, *, distinct: bool) -> None:
-        self._excluded, self._distinct = excluded, distinct
-        self.rows, self._moments = list[int](), list[tuple[Tensor, Tensor]]()
+    def __init__(self, excluded: Any = None, *, distinct: bool = False, states: bool = True) -> None:
+        self._excluded, self._distinct, self.states = excluded, distinct, states
+        self.rows, self.propensities, self._moments = list[int](), list[float](), list[tuple[Tensor, Tensor]]()
 
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
         """Return what may be played of a round's domain, given the actions that the round brought, if any."""
@@ -89,14 +99,19 @@ class Slate:
         """Say whether a point (1, d) is not to be chosen, where candidates stay."""
         return bool(among(x, self._barred))
 
-    def with_choice(self, x: Tensor, row: int | Tensor | None, ahead: FantasyPosterior, offer: Playable) -> Playable:
-        """Note a point (1, d) of a row, if that is known, before it is pending; return what may be chosen next."""
+    def with_choice(self, x: Tensor, choice: Choice | None, ahead: FantasyPosterior, offer: Playable) -> Playable:
+        """Note a point (1, d), how it was chosen if not again, before it is pending; return what may be chosen next."""
         self._moments.append(ahead.moments(x))
         if self._listing is None:
             return offer
         if self._source is not None and self.bars(x):
             raise InputError("Nothing is left that may be played: exclude less, or ask for fewer that are distinct.")
-        self.rows.append(self._found(x, offer.domain) if row is None else int(row))
+        row = self._found(x, offer.domain) if choice is None else int(choice.row)
+        self.rows.append(row)
+        if self.states and self._source is None:
+            surely = torch.arange(self._listing.size, device="cpu") == row  # what is played again
+            self.probabilities = surely.double() if choice is None else choice.probabilities()
+            self.propensities.append(float(self.probabilities[row]))
         if not self._distinct:
             return offer
         self._barred = torch.cat([self._barred, x.to(self._barred)])
@@ -117,17 +132,19 @@ class Slate:
         return replace(domain, avoided=points if domain.avoided is None else torch.cat([domain.avoided, points]))
 
     def suggestion(
-        self, x: Any, points: Tensor, ids: tuple[int, ...], candidates: Candidates, now: float
+        self, x: Any, X: Tensor, state: State, candidates: Candidates, *, is_pending: bool = True
     ) -> Suggestion:
-        """Return what is said of points (q, d) that were chosen, x as they are asked for."""
+        """Return what is said of points X (q, d), asked for as x: the last that are pending, or none of these."""
         mean, variance = (torch.cat(each).to(candidates.device) for each in zip(*self._moments, strict=True))
         listing, names, rows = self._listing, None, None
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        points, brought = points.to(candidates.device, copy=True), self._brought
-        actions = None if brought is None else candidates.actions(brought)
-        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt(), None, points, now, actions)
+        chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if self.propensities else None
+        actions = None if self._brought is None else candidates.actions(self._brought)
+        ids, points = state.ledger.pending.ids[-len(X) :] if is_pending else (), X.to(candidates.device, copy=True)
+        std = variance.clamp_min(0.0).sqrt()
+        return Suggestion(x, ids, rows, names, mean, std, chosen, points, state.now, actions)
 
 
 def actions_of(candidates: Candidates, rows: Any, brought: Any, x: Any) -> tuple[Tensor, list[int]]:

@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import Choice, FantasyPosterior, Surrogate
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -262,6 +262,13 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
+    @property
+    def rows(self) -> Tensor:
+        """The rows of the listed candidates that may be played, (k,)."""
+        if self.domain.allowed is not None:
+            return self.domain.allowed.cpu()
+        return torch.arange(sum(map(len, self.domain.parts())))
+
     def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
         """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
@@ -306,7 +313,8 @@ class Playable:
         excess = outcome.limit.excess(after.mean[goals], after.variance[goals], outcome.beta, surely=True)
         if not bool((excess <= 0.0).any()):
             return None
-        ahead.row = row if self.domain.cube is None else None
+        surely = torch.arange(len(allowed)) == row
+        ahead.choice = Choice(row, surely.double) if self.domain.is_listed else None
         return offer.chosen(row)
 
     def _listed(self, seed: int) -> tuple[Domain, Tensor]:
