@@ -98,18 +98,19 @@ def _joined(lines: Sequence[_Line]) -> tuple[list[_Line], list[float | None]]:
 
 def _lines(path: str | PathLike[str]) -> Iterator[_Line]:
     """Yield the lines of a file that are of a log, and warn of the others."""
-    others, number = list[int](), 0
-    for number, content in enumerate(read_whole(path).splitlines(), 1):
+    content, others, number = read_whole(path), list[int](), 0
+    for number, line in enumerate(content.splitlines(), 1):
         try:
-            says = json.loads(content)
+            says = json.loads(line)
         except (ValueError, RecursionError):  # also where it is no UTF-8
             says = None
         if isinstance(says, dict) and says.get("event") in ("ask", "tell"):
             yield _Line(f"{fspath(path)}, line {number}", says)
-        elif content.strip():
+        elif line.strip():
             others.append(number)
     if others:
         named = ", ".join(map(str, others[:_MOST_NAMED])) + (", …" if len(others) > _MOST_NAMED else "")
-        last = " The last one was cut while it was written." if others[-1] == number else ""
+        is_cut = others[-1] == number and not content.endswith(b"\n")
+        last = " The last one was cut while it was written." if is_cut else ""
         message = f"{fspath(path)}: {len(others)} line(s) are not whole or not of a log and left out: {named}.{last}"
         warnings.warn(message, KernelBanditWarning, stacklevel=3)
