@@ -215,8 +215,8 @@ class Bandit(KeptBandit, BanditReports):
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
         if details or distinct is not False or exclude is not None:
-            states = details or self._config.states_propensities
-            slate = Slate(exclude, distinct=checks.flag("distinct", distinct), states=states)
+            wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
+            slate = Slate(exclude, distinct=distinct, states=details or wanted, spares=not wanted)
         X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
         actions = self.candidates.actions(X.clone())
         if remember:
@@ -379,8 +379,8 @@ class Bandit(KeptBandit, BanditReports):
         ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        rows = () if slate is None else slate.rows
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows))
+        noted = () if slate is None else (slate.rows, slate.propensities)
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, *noted))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
