@@ -384,10 +384,13 @@ class Bandit(KeptBandit, BanditReports):
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
-    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
-        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None, *noted: Any) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids.
+
+        Noted are their rows and propensities, if these are known.
+        """
         state = without_expired(self._config, self._state.at(clock))
-        ledger = state.ledger.with_asked(X, state.now, stages)
+        ledger = state.ledger.with_asked(X, state.now, stages, *noted)
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 

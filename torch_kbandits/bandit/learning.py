@@ -19,7 +19,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
 from torch_kbandits.observations.ledger import Ledger, Pending
-from torch_kbandits.selection import FantasyPosterior, Surrogate
+from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 
 #: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
@@ -230,6 +230,25 @@ def _noted(state: State, told: History, held: tuple[History, ...], pending: Pend
     """Return the state with a round told, which no posterior has learned yet."""
     ledger, number = state.ledger.with_told(told, held, pending), state.round + 1
     return changed(state, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+
+
+def over_others(config: BanditConfig, state: State, kept: Tensor) -> State:
+    """Return what is known under a configuration with other arms: of rows kept (k,), in order, then others, if any."""
+    pending, places, failures = state.ledger.pending, {row: place for place, row in enumerate(kept.tolist())}, None
+    told, spec = over_arms(state.told, config.candidates, kept, config.seed), state.spec
+    if not state.ledger.num_observations:  # before any reward a prior that is learned knows the ranges of columns
+        fresh = before_any(config)
+        told, spec = fresh.told.at(state.clock.now), fresh.spec
+    outcomes = list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
+        host = beside(told, number) if known.is_beside else None
+        outcomes.append(over_others(own, known, kept) if host is None else replace(known, told=host))
+    if state.failures is not None:
+        surrogate = over_arms(state.failures.surrogate, config.candidates, kept, config.seed)
+        failures = replace(state.failures, surrogate=surrogate)
+    pending = pending._replace(rows=tuple(places.get(row, -1) for row in pending.rows))
+    after = replace(state, ledger=replace(state.ledger, pending=pending), told=told, spec=spec)
+    return replace(after, outcomes=tuple(outcomes), failures=failures, compared=())
 
 
 def replayed(config: BanditConfig, state: State, history: History) -> State:

@@ -27,8 +27,8 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
 
     The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
     and the action by their names, as figures have them, of a parameter space the parameters; ``reward``, ``failed`` and
-    each outcome, ``nan`` where there is none; ``propensity`` where any was noted; ``weight``, what the reward counts now. A name that occurs twice gets
-    its place as well. Cost: O(n d).
+    each outcome, ``nan`` where there is none; ``propensity`` where any was noted; ``weight``, what the reward counts
+    for now. A name that occurs twice gets its place as well. Cost: O(n d).
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
