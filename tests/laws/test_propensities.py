@@ -257,14 +257,12 @@ def counted(make, seeds, points=2):
     each = [([], []) for _ in range(points)]
     for seed in range(seeds):
         bandit = make(seed)
-        context = {"context": CONTEXT} if bandit.candidates.is_contextual else {}
+        context = {"context": CONTEXT} if isinstance(bandit.candidates, ContextualActions) else {}
         for choices, stated in each:
-            arms = bandit.candidates.in_round(context.get("context"), None, bandit.now).arms
-            first = (arms.unsqueeze(1) == arms).all(-1).double().argmax(-1)  # of equal actions nobody can tell which
-            found = bandit.propensities(**context)
-            stated.append(torch.zeros_like(found).index_add(0, first, found))
-            x = bandit.ask(**context)
-            choices.append(int((arms[:, -x.shape[-1] :] == x).all(-1).double().argmax()))
+            stated.append(bandit.propensities(**context))
+            found = bandit.ask(**context, details=True)
+            choices.append(int(found.rows))
+            assert float(found.propensities) == float(stated[-1][choices[-1]]) > 0.0
     return max(excess(*found) for found in each)
 
 

@@ -218,8 +218,8 @@ class Bandit(KeptBandit, BanditReports):
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
         is_noted = details or (remember and self._callbacks.hear_asks)
         if is_noted or distinct is not False or exclude is not None:
-            states = is_noted or self._config.states_propensities
-            slate = Slate(exclude, distinct=checks.flag("distinct", distinct), states=states)
+            wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
+            slate = Slate(exclude, distinct=distinct, states=is_noted or wanted, spares=not wanted)
         X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
         actions, before, found = self.candidates.actions(X.clone()), self._state.ledger, None
         if slate is not None and is_noted:
@@ -331,7 +331,7 @@ class Bandit(KeptBandit, BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            slate = Slate() if self._callbacks.hear_asks else None
+            slate = Slate(spares=not self._config.states_propensities) if self._callbacks.hear_asks else None
             X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate)
             before, action = self._state.ledger, self.candidates.actions(X.clone())
             told, now = pull(action), self._state.ledger
@@ -389,15 +389,15 @@ class Bandit(KeptBandit, BanditReports):
         ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        rows = () if slate is None else slate.rows
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows))
+        noted = () if slate is None else (slate.rows, slate.propensities)
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, *noted))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
-    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
-        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None, *noted: Any) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, with stages, rows and propensities if known; return their ids."""
         state = without_expired(self._config, self._state.at(clock))
-        ledger, before = state.ledger.with_asked(X, state.now, stages), self._state.ledger
+        ledger, before = state.ledger.with_asked(X, state.now, stages, *noted), self._state.ledger
         self._become(changed(state, ledger=ledger))
         self._notify(before)
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]

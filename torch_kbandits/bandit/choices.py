@@ -178,7 +178,7 @@ def _drawn(
             uniform = torch.zeros_like(exploited).index_fill(0, rows, 1.0 / len(rows))
             return torch.lerp(exploited, uniform, acquisition.epsilon)
 
-        sought.choice = Choice(sought.choice.row, probabilities)
+        sought.choice = Choice(sought.choice.row, probabilities, own.is_dear)
     return found
 
 

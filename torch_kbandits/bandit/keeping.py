@@ -3,22 +3,26 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from logging import Logger, LoggerAdapter
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
+from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.callbacks import Callback, Callbacks, JSONLog, Told, checked_callback
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.health import said_of_clipping
-from torch_kbandits.bandit.learning import replayed, restarted
+from torch_kbandits.bandit.learning import over_others, replayed, restarted
 from torch_kbandits.bandit.reports import synchronize
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Suggestion
 from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.listing import Listing
+from torch_kbandits.candidates.timed import listing_of, table_of, with_table
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
@@ -44,6 +48,47 @@ class KeptBandit:
         those that were played on the function that was.
         """
         self._become(restarted(self._config, self._state))
+
+    def add_arms(self, arms: Any, *, names: Any = None) -> None:
+        """Add arms, or actions that stay, behind those that there are; what was told and what is pending stays.
+
+        From then on the bandit is that of all these arms, told the same. Its width stays: see ``guarantee``.
+
+        Args:
+            arms: (k, d), as ``Arms`` takes them, or as ``ContextualActions`` does.
+            names: of these, if the others have names.
+
+        Raises:
+            InputError: if what may be played is no table in memory, or these do not fit it; then nothing changes.
+
+        Cost: O(k m²) for m points told that differ, or of the dictionary, and a copy of the table, O(A m).
+        """
+        self._take_table(torch.arange(len(table_of(self.candidates).source), device="cpu"), arms, names)
+
+    def remove_arms(self, rows: Any) -> None:
+        """Remove arms, or actions that stay; what was told of them still counts, and what is pending may be told.
+
+        Args:
+            rows: their rows, names, or a mask (A,), True for those to be removed. Later arms move up.
+
+        Raises:
+            InputError: as ``add_arms``, and if there are no such arms, or none would be left.
+
+        Cost: a copy of the table, O(A m).
+        """
+        listing = cast(Listing, listing_of(table_of(self.candidates)))
+        left = sorted({*range(listing.size)}.difference(listing.rows("rows", rows, masks=True)))
+        if not left:
+            raise InputError(f"All {listing.size} arm(s) would be removed: leave one, or add_arms first.")
+        self._take_table(torch.tensor(left, device="cpu"))
+
+    def _take_table(self, kept: Tensor, *new: Any) -> None:
+        """Take over rows kept (k,) of the arms, and new ones behind them, in one step."""
+        config = replace(self._config, candidates=with_table(self._config.candidates, kept, *new))
+        state, attributes = over_others(config, self._state, kept), cast("dict[str, Any]", vars(self))
+        attributes |= {"_config": config, "candidates": config.candidates, "_state": state, "_cached_fantasy": None}
+
+    # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""

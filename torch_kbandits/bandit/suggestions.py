@@ -1,5 +1,6 @@
 """What an ask says beyond points: which rows were chosen, what was expected of them, and what was left out."""
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -27,7 +28,9 @@ class Suggestion(NamedTuple):
         mean: posterior means of rewards there, (q,), in reward units.
         std: posterior standard deviations, (q,), as they were chosen: given that all pending before returned its mean.
         propensities: with what probability each was chosen, (q,) in double precision on the CPU, given those before
-            it; see ``Bandit.propensities``. None where candidates are not listed in one process.
+            it; see ``Bandit.propensities``. None where candidates are not listed in one process, and where counting
+            would cost many choices, unless ``EpsilonGreedy`` says that they are wanted: by Thompson sampling of more
+            than 2,000 candidates, of several objectives and of families that draw or eliminate hypotheses.
         points: as ``Bandit.history`` has them, (q, d): the context, then the action.
         time: when they were chosen, as ``Bandit.now``.
         actions: of which rows are, (A, a), where they differ from round to round; None where they stay.
@@ -52,11 +55,12 @@ class Slate:
         excluded: what is not to be played, as ``Bandit.ask`` takes it; None for nothing.
         distinct: whether no action is chosen twice.
         states: whether it is noted with what probabilities choices are made.
+        spares: whether it is not where that would cost many choices.
 
     Attributes:
         rows: of the points chosen, (q,), if there is a listing.
-        propensities: of these, (q,); none if it is not noted or nobody knows.
-        probabilities: those of all actions in the last choice, (A,); None if it is not noted or nobody knows.
+        propensities: of these, (q,), NaN where they are not noted; none if none is to be.
+        probabilities: those of all actions in the last choice, (A,); None if they are not noted.
     """
 
     probabilities: Tensor | None = None
@@ -66,8 +70,10 @@ class Slate:
     _brought: Tensor | None  # points (A, d) of the actions that a round brought
     _barred: Tensor  # points (k, d) that may not be chosen again, of candidates that stay
 
-    def __init__(self, excluded: Any = None, *, distinct: bool = False, states: bool = True) -> None:
-        self._excluded, self._distinct, self.states = excluded, distinct, states
+    def __init__(
+        self, excluded: Any = None, *, distinct: bool = False, states: bool = True, spares: bool = False
+    ) -> None:
+        self._excluded, self._distinct, self.states, self._spares = excluded, distinct, states, spares
         self.rows, self.propensities, self._moments = list[int](), list[float](), list[tuple[Tensor, Tensor]]()
 
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
@@ -109,14 +115,21 @@ class Slate:
         row = self._found(x, offer.domain) if choice is None else int(choice.row)
         self.rows.append(row)
         if self.states and self._source is None:
-            surely = torch.arange(self._listing.size, device="cpu") == row  # what is played again
-            self.probabilities = surely.double() if choice is None else choice.probabilities()
-            self.propensities.append(float(self.probabilities[row]))
+            self._state(choice, row, self._listing.size)
         if not self._distinct:
             return offer
         self._barred = torch.cat([self._barred, x.to(self._barred)])
         within, beyond = (self._without(each, self.rows[-1:], x) for each in (offer.domain, offer.beyond))
         return replace(offer, domain=within, beyond=beyond)
+
+    def _state(self, choice: Choice | None, row: int, size: int) -> None:
+        """Note with what probability a row of so many was chosen, or surely if again."""
+        self.probabilities = None
+        if choice is None:
+            self.probabilities = (torch.arange(size, device="cpu") == row).double()
+        elif not (self._spares and choice.is_dear):
+            self.probabilities = choice.probabilities()
+        self.propensities.append(math.nan if self.probabilities is None else float(self.probabilities[row]))
 
     def _found(self, x: Tensor, domain: Domain) -> int:
         """Return the first row of a point (1, d), of those that may be played."""
@@ -140,7 +153,8 @@ class Slate:
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if self.propensities else None
+        stated = not all(map(math.isnan, self.propensities))
+        chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if stated else None
         actions = None if self._brought is None else candidates.actions(self._brought)
         ids, points = state.ledger.pending.ids[-len(X) :] if is_pending else (), X.to(candidates.device, copy=True)
         std = variance.clamp_min(0.0).sqrt()

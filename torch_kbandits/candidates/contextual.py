@@ -12,7 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms, ArmSource
 from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
-from torch_kbandits.candidates.listing import Listing, names_of
+from torch_kbandits.candidates.listing import names_of
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
@@ -118,10 +118,10 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
         return to_device(X[:, self.context_dim :], self.device)
 
-    def listing(self, candidates: Any) -> Listing:
-        """Return the actions of a round that brings its own, with their names."""
-        actions = self._checked_actions("candidates", candidates)
-        return Listing(len(actions), names_of(candidates), lambda rows: actions[rows])
+    def with_table(self, table: Arms) -> "ContextualActions":
+        """Return these with other actions that stay."""
+        columns: dict[str, Any] = {"context_columns": self.context_columns, "action_columns": self.action_columns}
+        return ContextualActions(table, context_dim=self.context_dim, dtype=self._dtype, **columns)
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""

@@ -28,6 +28,7 @@ from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, seed_for, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.shallow import shallow_copy
@@ -77,6 +78,7 @@ class Choice(NamedTuple):
 
     row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
     probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
+    is_dear: bool = False  # whether that costs many choices
 
 
 class FantasyPosterior(ABC):
@@ -162,7 +164,7 @@ class FantasyPosterior(ABC):
                 own = rule.probabilities(posterior, scores, beta, seed, partial(shares, beta, kernel_bound))
                 return own if rows is None else spread_out(own, rows, len(offer.mean))
 
-            self.choice = Choice(row, probabilities)
+            self.choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
             return offer.chosen(row)
 
     def add(self, point: Tensor, times: int = 1) -> None:
@@ -450,7 +452,7 @@ def counted(
         counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
         return counts.double() / len(rows)
 
-    return choice._replace(probabilities=probabilities)
+    return Choice(choice.row, probabilities, is_dear=True)
 
 
 def lots(number: int, seed: int) -> Tensor:

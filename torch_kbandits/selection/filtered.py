@@ -214,6 +214,12 @@ class FilteredArms(Surrogate):
             other._states = (state, *earlier[:2], *earlier[2:][-1:])
         return other
 
+    def over(self, arms: Tensor, joint: GaussianSurrogate) -> Surrogate:
+        """Return the surrogate over other arms (A, d), computed afresh; the joint one is that before any reward."""
+        X, Y = (each.tensor for each in self._told[:2])
+        told = History(X, Y, torch.zeros_like(Y).long(), None, X[:, 0])
+        return FilteredArms(arms, self._rate, joint).learned(told, None, None)
+
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
         """Return a state no later than a time, and times, arms and rests (l,) of the rewards after it, in order."""
         state = next(each for each in self._states if each.clock <= time)
