@@ -285,11 +285,8 @@ def test_some_choices_are_as_frequent_as_their_propensities(name):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: bandit_of(UCB, Box(torch.tensor([[0.0], [1.0]])), told=None).propensities(), "listed candidates"),
-        (
-            lambda: bandit_of(SoftmaxRule(UCB, 1.0), Box(torch.tensor([[0.0], [1.0]])), told=None),
-            "give arms or actions",
-        ),
+        (lambda: bandit_of(UCB, BOX, told=None).propensities(), "give arms or actions"),
+        (lambda: bandit_of(SoftmaxRule(UCB, 1.0), BOX, told=None), "give arms or actions"),
         (lambda: SoftmaxRule(ThompsonRule(), 1.0), "draws nothing"),
         (lambda: SoftmaxRule(StagedRule(30), 1.0), "draws nothing"),
         (lambda: SoftmaxRule(UCB, 0.0), "temperature"),

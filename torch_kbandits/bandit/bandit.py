@@ -389,8 +389,8 @@ class Bandit(KeptBandit, BanditReports):
         ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        noted = () if slate is None else (slate.rows, slate.propensities)
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, *noted))
+        rows, propensities = ((), ()) if slate is None else (slate.rows, slate.propensities)
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows, propensities))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 

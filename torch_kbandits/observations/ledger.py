@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -65,8 +65,9 @@ class Pending(NamedTuple):
         if len(gone) == len(self.ids):
             return Pending(self.points[:0], (), (), (), (), None if self.stages is None else self.stages[:0])
         left = [row for row in range(len(self.ids)) if row not in gone]
-        known: list[Any] = [tuple(part[row] for row in left) for part in self[1:5]]
-        return Pending(self.points[left], *known, None if self.stages is None else self.stages[left])
+        ids, times, noted, stated = (tuple(part[row] for row in left) for part in cast(Any, self[1:5]))
+        stages = None if self.stages is None else self.stages[left]
+        return Pending(self.points[left], ids, times, noted, stated, stages)
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
         """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``found``."""

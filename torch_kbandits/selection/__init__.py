@@ -1,7 +1,8 @@
 """How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
 
-from torch_kbandits.selection.base import Choice, FantasyPosterior, PosteriorConfig, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.choice import are_few, over_arms, surrogate_over
+from torch_kbandits.selection.choosing import Choice
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
 from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet, Playable, recommended
 from torch_kbandits.selection.failures import FeasibilityModel, among

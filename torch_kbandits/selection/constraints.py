@@ -12,7 +12,8 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import Choice, FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.choosing import Choice
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,

@@ -19,7 +19,8 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Arms, Points, Posterior
-from torch_kbandits.selection.base import FantasyPosterior, best_of, required
+from torch_kbandits.selection.base import FantasyPosterior, required
+from torch_kbandits.selection.choosing import best_of
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.search import found
 
