@@ -29,7 +29,7 @@ from benchmarks.authors_code import Checkout
 from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, kinds, seconds_of, values
 from torch_kbandits import algorithms
 from torch_kbandits.environments import FiniteArms, gaussian_bumps, rkhs_function
-from torch_kbandits.experiments.summary import difference, estimate
+from torch_kbandits.experiments.summary import difference, summary_of
 
 #: λ, the multiplier of the standard deviation, q̄, and C of the batches; the same for both sides.
 REGULARIZATION, BETA, OVERSAMPLING, THRESHOLD = 0.01, 2.0, 3.0, 1.2
@@ -174,5 +174,5 @@ def _table(title: str, here: list[Measurement]) -> Table:
 
 
 def _estimate(runs: list[Measurement], name: str, digits: int) -> str:
-    said = estimate(values(runs, name))
+    said = summary_of(values(runs, name))
     return f"{said.median:.{digits}f} [{said.lower:.{digits}f}, {said.upper:.{digits}f}]"
