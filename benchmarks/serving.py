@@ -78,9 +78,9 @@ def _play(bandit: Bandit, rounds: int) -> tuple[list[float], list[float]]:
     asks, tells = [], []
     for _ in range(rounds):
         start = time.perf_counter()
-        asked = bandit.ask(return_ids=True)
+        asked = bandit.ask(details=True)
         middle = time.perf_counter()
-        y = reward(asked.actions[0].tolist())
+        y = reward(asked.x[0].tolist())
         again = time.perf_counter()
         bandit.tell(ids=asked.ids, y=y)
         asks.append(middle - start)

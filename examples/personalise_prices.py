@@ -121,8 +121,8 @@ class Learning:
     def offer(self, traveller: Traveller) -> tuple[float, Any]:
         """Return a price, and the name under which its margin will be told; a row goes in as it is."""
         context = traveller.row if self.bandit.candidates.is_contextual else None
-        actions, ids = self.bandit.ask(context=context, return_ids=True)
-        return float(round(OFFER.decode(actions)[0]["price"])), ids[0]  # decoding is exact up to rounding
+        asked = self.bandit.ask(context=context, details=True)
+        return float(round(OFFER.decode(asked.x)[0]["price"])), asked.ids[0]  # decoding is exact up to rounding
 
     def learn(self, names: Sequence[Any], margins: Sequence[float]) -> None:
         """Learn margins, in euros, of offers made before, in whatever order."""

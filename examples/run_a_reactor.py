@@ -121,9 +121,9 @@ class Learning(Careful):
     def set_point(self, batch: int, water: float) -> Tensor:
         """Ask, in the context of the water; the number of the play is kept until its yield is known."""
         context = torch.tensor([water], dtype=torch.float64)
-        x, (self._latest,) = self.bandit.ask(context=context, time=batch, return_ids=True)
-        self._ids[batch] = self._latest
-        return x
+        asked = self.bandit.ask(context=context, time=batch, details=True)
+        self._ids[batch] = self._latest = asked.ids[0]
+        return asked.x
 
     def warmed(self, temperature: float) -> None:
         """Tell the peak temperature of the latest batch, in °C; the play stays pending for its yield."""

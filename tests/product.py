@@ -280,10 +280,10 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
     assert torch.equal(run.bandit.run(run.pull, 3, offered=run.offers), asked)
     loop.compare(run)
     for _ in range(turns):
-        several = bandit.ask(3, return_ids=True, **loop.words())
+        several = bandit.ask(3, details=True, **loop.words())
         bandit.mark_pending(loop.some, **loop.context(), **loop.date())
         loop.ask(remember=False)
-        bandit.tell(ids=several.ids[1:], **loop.date(), **loop.pull(several.actions[1:]))
+        bandit.tell(ids=several.ids[1:], **loop.date(), **loop.pull(several.x[1:]))
         loop.look()
         bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)

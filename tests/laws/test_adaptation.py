@@ -309,7 +309,7 @@ def test_the_option_in_force_predicted_best(of, q, score_discount):
     chosen = MEMORIES.index(bandit.memory) if of == "memories" else RATES.index(bandit.memory.forgetting)
     assert chosen == totals.argmax()
     if (of, q) == ("memories", 1):
-        bandit.forget(ids=bandit.ask(return_ids=True).ids)  # it is round 21 now
+        bandit.forget(ids=bandit.ask(details=True).ids)  # it is round 21 now
         noise = NOISES[chosen](21.0 - bandit.history.rounds.numpy())
         counts = torch.from_numpy(np.isfinite(noise))
         assert is_of(bandit, bandit.history.X[counts], bandit.history.Y[counts], noise[counts.numpy()])

@@ -143,14 +143,14 @@ def test_the_first_points_cover_the_space_evenly_and_random_search_is_uniform_wh
 
 def test_configurations_their_encodings_and_their_ids_are_the_same():
     one, other = (make("random", SPACE) for _ in range(2))
-    rows, ids = one.ask(3, return_ids=True)
+    rows, ids, *_ = one.ask(3, details=True)
     assert other.ask(3) == rows
     one.tell(rows, [1.0, 2.0, 3.0])
     other.tell(SPACE.encode(rows), [1.0, 2.0, 3.0])
     one.tell(rows[0], 4.0)
     other.tell([rows[0]], torch.tensor([4.0]))
     assert same(one.state_dict(), other.state_dict())
-    rows, ids = one.ask(2, return_ids=True)
+    rows, ids, *_ = one.ask(2, details=True)
     assert other.ask(2) == rows
     more = {"rate": 0.1, "depth": 3, "kind": "a", "model": "svm", "C": 1.0}
     (number,) = one.mark_pending(more)

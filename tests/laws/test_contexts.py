@@ -17,14 +17,14 @@ NAN = float("nan")
 def test_one_point_that_is_pending_twice_has_two_ids_and_in_another_context_it_is_another_point():
     bandit, context = make("ek-ucb", changing()), CONTEXTS[0]
     only = {"candidates": ACTIONS[:1]}
-    ids = bandit.ask(4, context=context, return_ids=True, **only).ids
+    ids = bandit.ask(4, context=context, details=True, **only).ids
     bandit.tell(ACTIONS[:1], 0.5, context=context)
     assert bandit.pending_ids == ids[1:]
     bandit.tell(ids=ids[2], y=0.5)
     bandit.forget(ids=ids[1])
     assert bandit.pending_ids == (ids[3],)
     bandit.forget(ACTIONS[:1], context=context)
-    ids = [bandit.ask(context=CONTEXTS[k], return_ids=True, **only).ids[0] for k in range(3)]
+    ids = [bandit.ask(context=CONTEXTS[k], details=True, **only).ids[0] for k in range(3)]
     assert ids == [4, 5, 6]
     bandit.tell(ACTIONS[:1], 0.5, context=CONTEXTS[1])
     assert bandit.pending_ids == (4, 6)
@@ -131,9 +131,8 @@ BAD_CALLS = [
     (lambda b: b.tell(ids=[9, 10], y=Y), "each of the 2 point(s)", "shape (3,)"),
     (lambda b: b.tell(ids=9, y=NAN), "y must be finite"),
     (lambda b: b.tell(y=0.5, context=CONTEXT), "x is missing"),
-    (lambda b: b.tell(ids=9, y=0.5, context=CONTEXT), "either x (and its context) or ids"),
+    (lambda b: b.tell(ids=9, y=0.5, context=CONTEXT), "either x or rows (and their context) or ids"),
     (lambda b: b.forget(context=CONTEXT), "x is missing"),
-    (lambda b: b.ask(context=CONTEXT, remember=False, return_ids=True), "needs remember=True"),
 ]
 
 

@@ -237,7 +237,7 @@ def test_gradients_of_what_is_given_are_not_kept():
 def test_ids_are_taken_in_any_form():
     for form in (list, tuple, np.array, torch.tensor, pd.Series, pd.Index):
         one = bandit()
-        ids = one.ask(3, return_ids=True).ids
+        ids = one.ask(3, details=True).ids
         one.tell(ids=form(ids[1:]), y=[0.1, 0.2])
         one.forget(ids=form(ids[:1]))
         assert (one.num_observations, one.pending_ids) == (2, ())

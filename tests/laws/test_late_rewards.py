@@ -40,7 +40,7 @@ def test_without_times_rewards_are_of_the_round_in_which_they_were_asked_for(nam
     bandit, asked = make(name), {}
     for number in order:
         while len(asked) <= number:
-            asked |= dict.fromkeys(bandit.ask(size, return_ids=True).ids, bandit.round)
+            asked |= dict.fromkeys(bandit.ask(size, details=True).ids, bandit.round)
         bandit.tell(ids=number, y=value(number))
     assert bandit.history.times.tolist() == [asked[number] for number in order]
     assert bandit.round == bandit.now == 12
@@ -49,7 +49,7 @@ def test_without_times_rewards_are_of_the_round_in_which_they_were_asked_for(nam
 
 def test_the_present_is_the_latest_time_and_goes_on_alone():
     bandit = make("window")
-    ids = [bandit.ask(time=time, return_ids=True).ids[0] for time in (1.0, 2.0, 4.0)]
+    ids = [bandit.ask(time=time, details=True).ids[0] for time in (1.0, 2.0, 4.0)]
     assert bandit.pending_ages.tolist() == [3.0, 2.0, 0.0]
     bandit.tell(ids=ids[1], y=0.1)
     assert (bandit.now, bandit.history.times.tolist()) == (4.0, [2.0])
@@ -76,7 +76,7 @@ def test_of_two_plays_of_a_point_the_one_asked_first_is_told_first_and_after_a_r
     bandit.mark_pending(ARMS[1:2], time=5.0)
     bandit.tell(ARMS[[0, 1, 0, 2]], [0.1, 0.2, 0.3, 0.4])
     assert bandit.history.times.tolist() == [0.0, 5.0, 3.0, 5.0]
-    (number,) = bandit.ask(time=6.0, return_ids=True).ids
+    (number,) = bandit.ask(time=6.0, details=True).ids
     bandit.ask(time=8.0)
     bandit.restart()
     bandit.tell(ids=number, y=0.6)
@@ -86,7 +86,7 @@ def test_of_two_plays_of_a_point_the_one_asked_first_is_told_first_and_after_a_r
 
 def test_a_history_says_when_rewards_were_told_so_its_rounds_are_known():
     bandit, days = make("discount"), make("discount")
-    for number in bandit.ask(3, return_ids=True).ids:
+    for number in bandit.ask(3, details=True).ids:
         bandit.tell(ids=number, y=value(number))
     for number in range(3):
         days.tell(bandit.history.X[[number]], value(number), time=0)
@@ -126,15 +126,15 @@ def test_a_history_whose_times_are_its_rounds_may_go_on_either_way(posterior):
 def test_the_named_algorithms_date_a_reward_by_its_ask():
     words = {"candidates": ARMS, "kernel": matern(), "regularization": 0.01, "beta": 2.0, "seed": 0}
     bandit = algorithms.WGPUCB(discount=0.5, **words)
-    first, second = (bandit.ask(time=time, return_ids=True) for time in (0.0, 9.0))
+    first, second = (bandit.ask(time=time, details=True) for time in (0.0, 9.0))
     bandit.tell(ids=second.ids, y=1.0, time=9.5)
     bandit.tell(ids=first.ids, y=0.3)
     assert bandit.history.times.tolist() == [9.5, 0.0]
     assert bandit.weights.tolist() == pytest.approx([1.0, 0.5**9.5])
     timed = algorithms.TVGPUCB(forgetting=0.1, **words)
-    first, second = (timed.ask(time=time, return_ids=True) for time in (0.0, 9.0))
-    timed.tell(second.actions, 1.0)
-    timed.tell(first.actions, 0.3)
+    first, second = (timed.ask(time=time, details=True) for time in (0.0, 9.0))
+    timed.tell(second.x, 1.0)
+    timed.tell(first.x, 0.3)
     assert timed.history.X[:, 0].tolist() == [9.0, 0.0]
 
 

@@ -168,7 +168,7 @@ def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
     """And what a batch rule holds. Points stay pending, and their rewards count."""
     bandit, fresh = make(memory, posterior), make(memory, posterior)
     play(bandit, 5)
-    ids, recommended = bandit.ask(2, return_ids=True).ids, bandit.recommend()
+    ids, recommended = bandit.ask(2, details=True).ids, bandit.recommend()
     bandit.restart()
     assert (len(bandit.history.X), bandit.pending_ids, bandit.model.num_observations) == (5, ids, 0)
     # Until something counts again; with noises as at the last reward, where these grow.

@@ -54,7 +54,7 @@ def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_
     assert timed.outcome_model("heat").train_inputs[0].shape[-1] == 3
     assert torch.equal(timed.ask(), play(make(), 6).ask())
     held = make(batches=GlobalBatchRule(50.0))
-    asked = held.ask(3, return_ids=True)
+    asked = held.ask(3, details=True)
     held.tell(ids=asked.ids[:2], y=[0.1, 0.2], outcomes={"heat": [1.0, 2.0]})
     assert held.model.num_observations == 0
     assert held.outcome_model("heat").train_targets.tolist() == [1.0, 2.0]
@@ -74,12 +74,12 @@ def test_outcomes_may_be_told_before_the_reward(memory):
     """The heat is told at once, and the reward with the next play but one."""
     bandit, calm, waiting = make(memory=memory), make(memory=memory), []
     for turn in range(7):
-        waiting.append(asked := bandit.ask(return_ids=True))
-        bandit.tell(ids=asked.ids, outcomes={"heat": torch.sin(3.0 * asked.actions.sum(-1))})
+        waiting.append(asked := bandit.ask(details=True))
+        bandit.tell(ids=asked.ids, outcomes={"heat": torch.sin(3.0 * asked.x.sum(-1))})
         assert asked.ids[0] in bandit.pending_ids
         if len(waiting) == 3:
             late = waiting.pop(0)
-            told = {"failed": True} if turn % 5 == 4 else {"y": torch.cos(4.0 * late.actions).sum(-1)}
+            told = {"failed": True} if turn % 5 == 4 else {"y": torch.cos(4.0 * late.x).sum(-1)}
             bandit.tell(ids=late.ids, **told, outcomes={"cost": 1.0})
             assert late.ids[0] not in bandit.pending_ids
     history = bandit.history

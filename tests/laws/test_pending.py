@@ -169,7 +169,7 @@ def test_a_reward_that_comes_after_all_is_told_with_its_time():
 
 def test_ages_are_rounds_without_a_clock_and_seconds_of_dates():
     bandit = timed(None, expire_after=2)
-    first = bandit.ask(return_ids=True).ids
+    first = bandit.ask(details=True).ids
     for y in (0.1, 0.2):
         bandit.tell(FEW_ARMS[:1], y)
     assert bandit.pending_ids == first
@@ -205,7 +205,7 @@ def test_what_expires_may_count_as_failed(memory):
     """As if it had been told just before the call, in a round of its own."""
     bandit, twin = timed(memory, expire_after=Expiry(2.0, "fail")), timed(memory)
     for each in (bandit, twin):
-        lost = each.ask(return_ids=True)
+        lost = each.ask(details=True)
         for _ in range(2):
             each.tell(each.ask(), 0.5)
     twin.tell(ids=lost.ids, failed=True)

@@ -345,9 +345,9 @@ class Program:
         self.counted = self.known()[0]
 
     def several_asked_and_one_told(self):
-        asked = self.bandit.ask(3, return_ids=True, **self.words())
-        self.is_pending(asked.actions[[0, 2]])
-        self.tell(asked.actions[1:2], self.reward(asked.actions[1:2]), ids=asked.ids[1])
+        asked = self.bandit.ask(3, details=True, **self.words())
+        self.is_pending(asked.x[[0, 2]])
+        self.tell(asked.x[1:2], self.reward(asked.x[1:2]), ids=asked.ids[1])
 
     def the_oldest_told(self):
         """By its id, so that it is of the time and the context in which it was asked for."""

@@ -222,9 +222,9 @@ def test_two_threads_on_one_bandit_see_rounds_in_some_order(name):
 
     def work():
         for _ in range(rounds):
-            asked = bandit.ask(return_ids=True)
+            asked = bandit.ask(details=True)
             ids.extend(asked.ids)
-            bandit.tell(ids=asked.ids, y=reward(asked.actions))
+            bandit.tell(ids=asked.ids, y=reward(asked.x))
             assert len(bandit.history.X) <= bandit.num_observations
 
     in_threads(work, work)

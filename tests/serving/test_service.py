@@ -72,10 +72,10 @@ def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, tmp_path_f
         if step == "ask":
             answer = served.answer("ask", {"q": choice, **about, **when})
             expected = plain.ask(
-                choice, **{word: numbers(value) for word, value in about.items()}, **when, return_ids=True
+                choice, **{word: numbers(value) for word, value in about.items()}, **when, details=True
             )
             assert tuple(answer["ids"]) == expected.ids
-            assert torch.allclose(numbers(answer["actions"]), numbers(expected.actions), rtol=0.0, atol=near)
+            assert torch.allclose(numbers(answer["actions"]), numbers(expected.x), rtol=0.0, atol=near)
         elif step == "crash":
             served = Service.open(crash(served, root / str(number), torn=choice), compact_after=5)
         elif step == "restart":

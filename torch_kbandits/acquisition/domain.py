@@ -85,7 +85,7 @@ class Domain:
     incumbent: Tensor | None = None  #: The point (1, d) whose mean is to be improved on, where that is searched for.
     blocks: Callable[[], Iterable[Tensor]] | None = None  #: Reads arms not in memory part by part, (k, d), in order.
     cube: Cube | None = None  #: Points of the unit cube some of which may be played; a context comes before them.
-    allowed: Tensor | None = None  #: The rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
+    allowed: Tensor | None = None  #: The rows (k,) of the arms that may be played, ascending; None for all.
     avoided: Tensor | None = None  #: Points (k, d) not to be chosen while others are left, where nobody has all arms.
     allows: Callable[[Tensor], Tensor] | None = None  #: Says of points (n, d) whether limits leave them; None: all.
 
@@ -107,6 +107,13 @@ class Domain:
         """Return points (n, d) in the context of this round, those that limits on outcomes leave, (m, d)."""
         X = self.in_context(X)
         return X if self.allows is None or not len(X) else X[self.allows(X)]
+
+    def without(self, rows: Sequence[int], size: int) -> "Domain":
+        """Return arms, of which there are so many, without those of some rows."""
+        left = self.allowed
+        if left is None:
+            left = torch.arange(size, device="cpu" if self.arms is None else self.arms.device)
+        return replace(self, allowed=left[~torch.isin(left, left.new_tensor(rows))])
 
     def parts(self) -> Iterable[Tensor]:
         """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""

@@ -3,6 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Never, Protocol, Self, cast
 
@@ -17,14 +18,22 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, largest_of_two
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import deviation_of
-from torch_kbandits.numerics.random import seeded
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import generator_for, seed_for, seeded
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
+
+#: An arm whose draws are so many deviations off at most is not the best: of a million arms none with probability 1e-9.
+_REACH = 7.0
+
+#: Returns of scores (..., A) what share of the choice each arm has, (..., A) in float64 on the CPU: the highest score,
+#: or all that are its equals but for rounding.
+Shares = Callable[[Tensor], Tensor]
 
 
 class ArmPosterior(Protocol):
@@ -49,6 +58,15 @@ class ArmPosterior(Protocol):
         """A draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
         ...
 
+    @property
+    def own_variance(self) -> Tensor:
+        """Variances of such draws, (A,): nothing is pending."""
+        ...
+
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """R of some arms, (k, r) in double precision on the CPU, so that R Rᵀ is their covariance in such draws."""
+        ...
+
 
 class SomeOf:
     """Some rows (k,) of an ``ArmPosterior`` times a factor as one, with another incumbent if one is given."""
@@ -68,6 +86,16 @@ class SomeOf:
         """Return a draw of f − mean at the rows, (k,)."""
         return self._factor * self._posterior.deviation(seed)[self._rows]
 
+    @property
+    def own_variance(self) -> Tensor:
+        """Variances of such draws, (k,)."""
+        return self._factor * self._factor * self._posterior.own_variance[self._rows]
+
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """Return a root of the covariance of some of the rows; see ``ArmPosterior``."""
+        known = rows if isinstance(self._rows, slice) else self._rows.cpu()[rows]
+        return self._factor * self._posterior.covariance_root(known)
+
 
 class AcquisitionRule(ABC):
     """Chooses the next point from a posterior. A value: it holds settings and no state.
@@ -85,13 +113,30 @@ class AcquisitionRule(ABC):
     #: that arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
+    #: Whether the choice is drawn, so that ``probabilities`` are its own.
+    is_random: ClassVar[bool] = False
+
     def scaled_to(self, surrogate: Any) -> Self:
-        """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
+        """Return the rule with what depends on how large rewards are, by ``kernel_bound``."""
         return self
 
     @abstractmethod
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return the scores of the arms, (A,); the largest is played."""
+
+    def probabilities(self, posterior: ArmPosterior, scores: Tensor, beta: Tensor, seed: int, shares: Shares) -> Tensor:
+        """Return with what probability each arm is chosen, (A,), in double precision on the CPU.
+
+        Of a rule that draws nothing that is 1 for the arm of the highest score; equals share it.
+
+        Args:
+            posterior: as in ``on_arms``, like the next two.
+            scores: what ``on_arms`` returned, (A,).
+            beta: the multiplier of σ, 0-dim.
+            seed: all randomness of the choice.
+            shares: see ``Shares``.
+        """
+        return shares(scores)
 
     @abstractmethod
     def function(
@@ -156,20 +201,52 @@ class ThompsonRule(OptimisticRule):
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
+
+    Args:
+        discretization_size: of D_t.
+        num_draws: n, of which propensities are counted: see ``probabilities``.
     """
 
     discretization_size: int = 1024
+    num_draws: int = 256
 
     uses_width = True
     draws_functions = True
     scores_arms_apart = True
+    is_random = True
 
     def __post_init__(self) -> None:
-        checks.keep(self, discretization_size=checks.positive_integer)
+        checks.keep(self, discretization_size=checks.positive_integer, num_draws=checks.positive_integer)
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β (f − μ) for a draw f, (A,)."""
         return posterior.mean + beta * posterior.deviation(seed)
+
+    def probabilities(self, posterior: ArmPosterior, scores: Tensor, beta: Tensor, seed: int, shares: Shares) -> Tensor:
+        """Return with what probability each arm is chosen, (A,): exactly if two can be the best, else counted.
+
+        That is the share of n draws of which it is the best, whose standard error is √(p (1 − p) / n). The draw that
+        chooses is one of them, and any might as well have been it: so given the draws the shares are the probabilities
+        of the choice, without an error, and estimates that divide by them have no bias of theirs. Arms that cannot be
+        the best, by seven deviations, have 0. Up to 2,000 others are drawn jointly; more by draws as the choice has.
+
+        Cost: O(k³ + n k²) for k arms that can be the best; of more than 2,000 n times that of a choice.
+        """
+        mean, factor, number = posterior.mean.cpu().double(), beta.cpu().double(), self.num_draws
+        reach = _REACH * factor * deviation_of(posterior.own_variance).cpu().double()
+        rows = (mean + reach >= (mean - reach).max()).nonzero().squeeze(-1)
+        counts = shares(scores)
+        if len(rows) > JOINT_LIMIT:
+            for each in range(1, number):
+                counts += shares(self.on_arms(posterior, beta, seed_for(seed, each, "propensities")))
+            return counts / number
+        mean, root = mean[rows], factor * posterior.covariance_root(rows)
+        if len(rows) <= 2:
+            return torch.zeros_like(counts).index_copy(0, rows, largest_of_two(mean, root, shares))
+        generator = generator_for(seed, 0, "propensities")
+        normals = torch.randn(root.shape[-1], number - 1, generator=generator, dtype=torch.float64, device="cpu")
+        drawn = shares((mean.unsqueeze(-1) + root @ normals).mT).sum(0)
+        return counts.index_add(0, rows, drawn) / number
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
@@ -193,6 +270,7 @@ class RandomRule(AcquisitionRule):
     """Chooses whatever the posterior."""
 
     needs_observations = False
+    is_random = True
 
     @abstractmethod
     def drawn_row(self, num_arms: int, seed: int) -> int:
@@ -216,6 +294,8 @@ class RandomRule(AcquisitionRule):
 @dataclass(frozen=True)
 class SobolRule(RandomRule):
     """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence."""
+
+    is_random = False
 
     number: int  #: How many points came before.
     order: int  #: Addresses the order.
@@ -249,6 +329,10 @@ class UniformRule(RandomRule):
         """Return a row of so many, each as likely."""
         # For short ranges torch reduces 32 bits, which favours the first rows where there are hundreds of millions.
         return int(torch.randint(2**62, (), generator=torch.Generator().manual_seed(seed), device="cpu")) % num_arms
+
+    def probabilities(self, posterior: ArmPosterior, scores: Tensor, beta: Tensor, seed: int, shares: Shares) -> Tensor:
+        """Return 1 / A for each, (A,)."""
+        return torch.full((len(scores),), 1.0 / len(scores), dtype=torch.float64)
 
     def of_cube(self, cube: Cube, seed: int) -> Tensor:
         """Return a playable point (1, a) next to a uniform one."""

@@ -132,7 +132,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)
             self._mean = posterior.mean.squeeze(-1)
-            self._sampler = partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
+            self._sampler = partial(_joint_draw, triangular_root(posterior.distribution.covariance_matrix))
             return
         is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
         if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
@@ -163,13 +163,23 @@ class DiscretizedThompsonSampling(PendingPoints):
         return rows
 
 
+def largest_of_two(mean: Tensor, root: Tensor, shares: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return with what probability each of two jointly normal values is the larger, (2,), or of one is, (1,).
+
+    Given means and a root R (2, r) of their covariance, and what equals have.
+    """
+    if len(mean) < 2 or float(spread := (root[0] - root[1]).norm()) == 0.0:
+        return shares(mean)
+    return torch.special.ndtr((mean - mean.flip(0)) / spread)
+
+
 def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
     """Return a draw of covariance R Rᵀ, given R (U, U)."""
     normals = torch.randn(len(root), generator=generator, dtype=torch.float64, device="cpu")
     return root @ normals.to(root)
 
 
-def _root(covariance: Tensor) -> Tensor:
+def triangular_root(covariance: Tensor) -> Tensor:
     """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
 
     A covariance of which nothing but rounding is left has its symmetric root.

@@ -1,20 +1,17 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
-import math
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
 from time import perf_counter
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Literal, Self, cast, overload
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import with_chosen
@@ -22,23 +19,22 @@ from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.health import (
     FIRST_REWARDS,
     LAST_CALLS,
-    said_of_clipping,
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.learning import before_any, learned, replayed, restarted, round_of, without_expired
+from torch_kbandits.bandit.keeping import KeptBandit
+from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
-from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate, Suggestion, actions_of
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
@@ -48,19 +44,7 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
 
 
-class Asked(NamedTuple):
-    """What ``ask(return_ids=True)`` returns.
-
-    Attributes:
-        actions: the points (q, d) to play; with contexts actions (q, a); of a parameter space a list of q mappings.
-        ids: the number of each, by which ``tell`` and ``forget`` know it.
-    """
-
-    actions: Any
-    ids: tuple[int, ...]
-
-
-class Bandit(BanditReports):
+class Bandit(KeptBandit, BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     What it knows is a function of the configuration, the seed, the history and the points still pending, and the
@@ -75,7 +59,8 @@ class Bandit(BanditReports):
             memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
-        acquisition: how the next point is chosen from the posterior.
+        acquisition: how the next point is chosen from the posterior; ``EpsilonGreedy(rule, epsilon)`` with a share of
+            uniform choices.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
@@ -126,7 +111,7 @@ class Bandit(BanditReports):
         regularization: float | None = None,
         dictionary: DictionaryRule | None = None,
         width: Width | None = None,
-        acquisition: AcquisitionRule | None = None,
+        acquisition: AcquisitionRule | EpsilonGreedy | None = None,
         batches: BatchRule | None = None,
         memory: Memory | None = None,
         seed: int,
@@ -165,6 +150,34 @@ class Bandit(BanditReports):
 
     # ---------------------------------------------------------------- the loop
 
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        details: Literal[True],
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        remember: bool = True,
+        distinct: bool = False,
+        exclude: Any = None,
+    ) -> Suggestion: ...
+
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
+        details: bool = False,
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        remember: bool = True,
+        distinct: bool = False,
+        exclude: Any = None,
+    ) -> Any: ...
+
     def ask(
         self,
         q: int | None = 1,
@@ -173,7 +186,9 @@ class Bandit(BanditReports):
         candidates: Any = None,
         time: Any = None,
         remember: bool = True,
-        return_ids: bool = False,
+        distinct: bool = False,
+        exclude: Any = None,
+        details: bool = False,
     ) -> Any:
         """Return the next q points to play, (q, d); with contexts the next q actions in this one, (q, a).
 
@@ -188,21 +203,27 @@ class Bandit(BanditReports):
             candidates: the actions of this round, (A, a), where they differ from round to round.
             time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
-            return_ids: whether to return ``Asked``, which has the numbers of the points too, for ``tell``.
+            distinct: whether the points are different actions of a finite set, by row, in the order chosen.
+            exclude: what of a finite set may not be played now: rows, names, or a mask (A,), True where it may not.
+            details: whether to return a ``Suggestion``: with the points their numbers, which ``tell`` takes, rows and
+                names, and what is expected of them.
 
         Raises:
             InputError: if an argument does not fit, or q is None without a batch rule or where its batch is complete.
 
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
-        remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
-        if return_ids and not remember:
-            raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates)
+        remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
+        if details or distinct is not False or exclude is not None:
+            wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
+            slate = Slate(exclude, distinct=distinct, states=details or wanted, spares=not wanted)
+        X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
         actions = self.candidates.actions(X.clone())
         if remember:
             self._become(state, ahead)
-        return Asked(actions, state.ledger.pending.ids[-len(X) :]) if return_ids else actions
+        if slate is None or not details:
+            return actions
+        return slate.suggestion(actions, state.ledger.pending.ids[-len(X) :] if remember else (), self.candidates)
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -228,6 +249,8 @@ class Bandit(BanditReports):
         context: Any = None,
         time: Any = None,
         ids: int | Sequence[int] | None = None,
+        rows: Any = None,
+        candidates: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
     ) -> None:
@@ -248,7 +271,10 @@ class Bandit(BanditReports):
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
                 or a tensor, or of pandas. They may lie before the current time or after it, which then moves. None: the
                 time of their ``ask`` for those that are pending; for others the current time, of the last ``ask``.
-            ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
+            ids: instead of x and context, the numbers that ``ask(details=True)`` returned with the points.
+            rows: instead of x, the rows of arms or actions, or their names, one or several; of actions that a round
+                brought with these, ``candidates``.
+            candidates: the actions of the round of which these are rows, as ``ask`` takes them.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
                 were asked for stay pending.
@@ -263,12 +289,16 @@ class Bandit(BanditReports):
         After an error the bandit is as it was.
         """
         start, state = perf_counter(), without_expired(self._config, self._state)
-        if ids is None:
-            X, rows = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
+        if ids is not None:
+            places = self._places(state, ids, x, context, rows, candidates)
+            X = state.ledger.pending.points[places]
+        elif rows is None and candidates is None:
+            X, places = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
-            rows = self._rows(state, ids, x, context)
-            X = state.ledger.pending.points[rows]
-        self._learn(state, X, rows, start, y=y, outcomes=outcomes, failed=failed, time=time)
+            x, noted = actions_of(self.candidates, rows, candidates, x)
+            X = self.candidates.points(x, context, 0.0)
+            X, places = state.ledger.pending.found(X, self._config.own_columns, noted)
+        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
 
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
@@ -318,7 +348,7 @@ class Bandit(BanditReports):
         state = self._state
         pending = state.ledger.pending
         if ids is not None:
-            remaining = pending.without_rows(self._rows(state, ids, x, context))
+            remaining = pending.without_rows(self._places(state, ids, x, context))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -328,89 +358,6 @@ class Bandit(BanditReports):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._become(changed(state, ledger=replace(state.ledger, pending=remaining)))
 
-    def restart(self) -> None:
-        """Forget all that was told so far, as where the function has become another; the history keeps it.
-
-        The next choice is from the prior. Points stay pending, and their rewards count once they are told: ``forget``
-        those that were played on the function that was.
-        """
-        self._become(restarted(self._config, self._state))
-
-    # ---------------------------------------------------------------- saving
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(type(self), self._config, self._state)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
-
-        The posterior is computed afresh, so it agrees with the saved one to rounding.
-
-        Raises:
-            StateMismatchError: if the state is of another format or configuration; the message names each difference.
-                Then the bandit is as it was.
-        """
-        self._become(restored(type(self), self._config, state))
-        if self._config.advice is not None:
-            self._config.advice.expert.restore(state["expert"]["counts"])
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write this bandit to one file, whole or not at all, from which ``load`` makes it again, anywhere.
-
-        It holds the state, and what the bandit is made of as plain values: no code, so that reading it runs none.
-
-        Raises:
-            FileError: if the file cannot be written; then an old one of that name is as it was.
-
-        Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
-        """
-        save(self, path, self._config.arguments)
-
-    @classmethod
-    def load(
-        cls, path: str | PathLike[str], *, into: Self | None = None, device: torch.device | str | None = None
-    ) -> Self:
-        """Return the bandit that ``save`` wrote; it goes on where that one was.
-
-        ``Bandit.load`` finds the algorithm; that of a class takes this one only. A bandit of a class, kernel or other
-        piece of your own, of arms that a function computes, or that asks an expert is not made again from a file: make
-        it as it was and give it as ``into``. Arms in a file are looked for where they were.
-
-        Args:
-            path: of the file.
-            into: a bandit of the same configuration, to take the state and be returned; after an error it is as it was.
-            device: of the tensors; None for that of the saved ones, or of ``into``.
-
-        Raises:
-            FileError: if the file cannot be read.
-            DamagedFileError: if it is cut, changed or no bandit's.
-            StateMismatchError: if it is of a newer format, or no bandit like ``into`` or of this class can be made of
-                it; the message says what to do.
-            InputError: if the device cannot be used, or is given with ``into``.
-        """
-        return loaded(cls, path, into, device)
-
-    def replay(self, history: History) -> None:
-        """Tell a recorded history, round by round, to a bandit that was told nothing yet.
-
-        The bandit then chooses as the recorded one would, if its configuration and seed are the same. A history does
-        not say when there was a restart, nor of what kind its times are: give the next ones as before. Times at which
-        rewards were told, if they are the numbers of the rounds, are taken for rounds. Without them, as in a log, each
-        reward is told as if it had come when its point was played, or when one before it was that was played later.
-
-        Cost: that of telling it. Of a prior that is learned all fits are made; the posterior is computed after the last
-        one, unless those before decided something: when to restart, when a batch was complete, which memory counted.
-
-        Raises:
-            InputError: if something was told already, or the history does not fit; then the bandit stays empty.
-        """
-        if self.round:
-            raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        state = replayed(self._config, self._state, history)
-        self._warn_of_fits(state, 4)
-        self._become(changed(state, clock=state.clock.undecided))
-
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(kernel={type(self.prior.kernel).__name__}, regularization={self.regularization:g}, "
@@ -419,29 +366,38 @@ class Bandit(BanditReports):
 
     # ---------------------------------------------------------------- inside
 
-    def _asked(self, q: int | None, *brought: Any) -> tuple[Tensor, State, FantasyPosterior]:
+    def _asked(
+        self, q: int | None, time: Any, context: Any, candidates: Any, slate: Slate | None = None
+    ) -> tuple[Tensor, State, FantasyPosterior]:
         """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
         start = perf_counter()
-        state, domain = self._now(*brought)
+        state, domain = self._now(time, context, candidates)
+        slate = Slate() if slate is None and self._config.states_propensities else slate
+        if slate is not None:
+            domain = slate.begun(self.candidates, domain, candidates)
         known = self._ahead_of(state)
-        ahead, before = with_chosen(self._config, state, domain, known, q), known.num_pending
+        ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
+        noted = () if slate is None else (slate.rows, slate.propensities)
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, *noted))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
-    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
-        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None, *noted: Any) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids.
+
+        Noted are their rows and propensities, if these are known.
+        """
         state = without_expired(self._config, self._state.at(clock))
-        ledger = state.ledger.with_asked(X, state.now, stages)
+        ledger = state.ledger.with_asked(X, state.now, stages, *noted)
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
-    def _rows(self, state: State, ids: Any, x: Any, context: Any) -> list[int]:
-        """Return the rows of pending points by their ids, in place of which no points may be given."""
-        if x is not None or context is not None:
-            raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
+    def _places(self, state: State, ids: Any, *others: Any) -> list[int]:
+        """Return the places of pending points by their ids, in place of which nothing else may be given."""
+        if any(each is not None for each in others):
+            raise InputError("Give either x or rows (and their context) or ids, not both: an id names its point.")
         expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
         expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
         return state.ledger.pending_rows(ids, expires)
@@ -464,22 +420,6 @@ class Bandit(BanditReports):
         self._warn_of_fits(after, 5)
         self._seconds["tell"].append(perf_counter() - start)
         self._become(after, ahead if stays and after.told is state.told else None)
-
-    def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
-        """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._cached_fantasy = None if ahead is None else (state, ahead)
-        self._state = state
-
-    def _warn_of_fits(self, after: State, stacklevel: int) -> None:
-        """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
-        for diagnostic in after.diagnostics:
-            if diagnostic not in self._diagnostics:
-                self._diagnostics = (*self._diagnostics, diagnostic)
-                warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
-        clips = not self._warned_of_clipping and after.spec.prior.floor > -math.inf
-        if clips and (said := said_of_clipping(self._state, after)) is not None:
-            self._warned_of_clipping = True  # first, since a warning may be an error
-            warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel)
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

@@ -7,9 +7,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, EpsilonGreedy, SobolRule, UniformRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -17,6 +18,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.selection import (
+    Choice,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -38,7 +40,7 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
     if config.objective is not None:
         sought = _sought(config, state, config.objective)
         is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
-    return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+    return config.rule if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:
@@ -101,9 +103,17 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 
 
 def with_chosen(
-    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None
+    config: BanditConfig,
+    state: State,
+    domain: Domain,
+    known: FantasyPosterior,
+    q: int | None,
+    slate: Slate | None = None,
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete."""
+    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
+
+    What is to be said of them is noted in a slate that was begun, if there is one.
+    """
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -115,33 +125,78 @@ def with_chosen(
     if q is None and rule is None:
         raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
     # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
-    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting):
+    if q is None and (number := len(state.ledger.pending.ids)) and is_batch_complete(config, known, waiting, slate):
         raise InputError(
             f"The batch of {len(known.pending)} point(s) is complete: tell the {number} pending one(s), or give q to "
             "go on without their rewards."
         )
-    size = known.num_pending + (_LARGEST_BATCH if q is None else q)
+    size = _LARGEST_BATCH if q is None else q
+    size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        if repeats and _may_repeat(config, ahead, waiting) and (again := cast(Any, rule).repeats(ahead)):
-            ahead.add(ahead.pending[:1], min(again, size - number))
+        choice = None
+        if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
+            found, times = ahead.pending[:1], min(again, size - number)
         else:
-            now = first if first is config.acquisition else rule_in(config, state, number)
-            found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
-            ahead.add(as_told(candidates, found) if candidates.is_timed else found)
-        if q is None and is_batch_complete(config, ahead, waiting):
+            now, seed = first, seed_for(config.seed, state.round, f"ask {number}")
+            if first is not config.rule:
+                now = rule_in(config, state, number)
+            found = _drawn(config, offer, sought, now, beta, seed, states=slate is not None and slate.states)
+            found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
+        if slate is not None:
+            times, offer = 1, slate.with_choice(found, choice, ahead, offer)
+        ahead.add(found, times)
+        if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
 
 
-def is_batch_complete(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def _drawn(
+    config: BanditConfig,
+    offer: Playable,
+    sought: FantasyPosterior | ScalarizedFantasy,
+    rule: AcquisitionRule,
+    beta: Tensor,
+    seed: int,
+    *,
+    states: bool,
+) -> Tensor:
+    """Return the point (1, d) that a rule chooses, or a uniform one; its probabilities are right if one ``states``."""
+    acquisition = config.acquisition
+    if not isinstance(acquisition, EpsilonGreedy):
+        return offer.chosen(sought, rule, beta, seed)
+    explores, found = acquisition.explores(seed), None
+    if states or not explores:
+        found = offer.chosen(sought, rule, beta, seed)
+    own = sought.choice
+    if found is None or explores:
+        found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
+    if states and own is not None and sought.choice is not None:
+        rows = offer.rows
+
+        def probabilities() -> Tensor:
+            exploited = own.probabilities()
+            uniform = torch.zeros_like(exploited).index_fill(0, rows, 1.0 / len(rows))
+            return torch.lerp(exploited, uniform, acquisition.epsilon)
+
+        sought.choice = Choice(sought.choice.row, probabilities, own.is_dear)
+    return found
+
+
+def is_batch_complete(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None = None
+) -> bool:
     """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
     rule = config.batches
-    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting)):
+    if rule is None or (rule.repeats_points and not _may_repeat(config, posterior, waiting, slate)):
         return True
     return rule.is_complete(posterior)
 
 
-def _may_repeat(config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor]) -> bool:
+def _may_repeat(
+    config: BanditConfig, posterior: FantasyPosterior, waiting: Sequence[Tensor], slate: Slate | None
+) -> bool:
     """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
     first = posterior.pending[:1]
-    return len(first) == 1 and bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())
+    if len(first) != 1 or (slate is not None and slate.bars(first)):
+        return False
+    return bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())

@@ -19,7 +19,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
 from torch_kbandits.observations.ledger import Ledger, Pending
-from torch_kbandits.selection import FantasyPosterior, Surrogate
+from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 
 #: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
@@ -47,7 +47,8 @@ def without_expired(config: BanditConfig, state: State) -> State:
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
     Y = X.new_full((len(X),), torch.nan)
-    told = Round(state.clock, X, Y, pending.stages_of(rows), measured, times, failed)
+    known = pending.stages_of(rows), measured, times, failed
+    told = Round(state.clock, X, Y, *known, propensities=pending.propensities_of(rows))
     return learned(config, state, told, left)
 
 
@@ -76,7 +77,8 @@ def round_of(
     else:
         Y = torch.full_like(X[:, 0], torch.nan)
     lost = None if columns is None else Y.isnan() & is_over
-    return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+    known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows)
+    return Round(clock, X, Y, *known), is_over
 
 
 def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
@@ -221,13 +223,32 @@ def _predicted(
 def _as_told(state: State, new: Round) -> History:
     rounds = torch.full((new.X.shape[0],), state.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
-    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
+    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed, new.propensities)
 
 
 def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
     """Return the state with a round told, which no posterior has learned yet."""
     ledger, number = state.ledger.with_told(told, held, pending), state.round + 1
     return changed(state, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+
+
+def over_others(config: BanditConfig, state: State, kept: Tensor) -> State:
+    """Return what is known under a configuration with other arms: of rows kept (k,), in order, then others, if any."""
+    pending, places, failures = state.ledger.pending, {row: place for place, row in enumerate(kept.tolist())}, None
+    told, spec = over_arms(state.told, config.candidates, kept, config.seed), state.spec
+    if not state.ledger.num_observations:  # before any reward a prior that is learned knows the ranges of columns
+        fresh = before_any(config)
+        told, spec = fresh.told.at(state.clock.now), fresh.spec
+    outcomes = list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
+        host = beside(told, number) if known.is_beside else None
+        outcomes.append(over_others(own, known, kept) if host is None else replace(known, told=host))
+    if state.failures is not None:
+        surrogate = over_arms(state.failures.surrogate, config.candidates, kept, config.seed)
+        failures = replace(state.failures, surrogate=surrogate)
+    pending = pending._replace(rows=tuple(places.get(row, -1) for row in pending.rows))
+    after = replace(state, ledger=replace(state.ledger, pending=pending), told=told, spec=spec)
+    return replace(after, outcomes=tuple(outcomes), failures=failures, compared=())
 
 
 def replayed(config: BanditConfig, state: State, history: History) -> State:
@@ -242,7 +263,8 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
     for clock, number in zip(clocks, counts, strict=True):
         told, end = history.rows(slice(end, end + number)), end + number
-        rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
+        known = told.stages, told.outcomes, told.times, told.failed
+        rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities))
     before, numbers = state.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well

@@ -44,14 +44,14 @@ def _named(*words: str, **others: str) -> dict[str, str]:
 
 #: Words of constructors, and of the attributes that hold them.
 _ATTRIBUTES: dict[type, dict[str, str]] = {
-    Arms: {"arms": "source"},
+    Arms: {"arms": "source", "names": "arm_names"},
     ArmSource: {"arms": "given", "dtype": "dtype"},
     MappedFile: _named("path", "dtype", "offset", "shape", "order"),
     Box: _named("bounds", "num_restarts", "raw_samples"),
     UnitCube: _named("dimension", "snap", "continuous", "neighbours"),
     Configurations: _named("space", "context_dim", "context_columns"),
     ContextualActions: _named("context_dim", "bounds", "action_dim", "num_restarts", "raw_samples")
-    | _named("context_columns", "action_columns", actions="source", dtype="example.dtype"),
+    | _named("context_columns", "action_columns", actions="table", dtype="example.dtype"),
     Timed: {"candidates": "untimed"},
     priors.GammaPrior: _named("concentration", "rate"),
     priors.HalfCauchyPrior: _named("scale"),

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates
+from torch_kbandits.candidates.listing import checked_names, names_of
 from torch_kbandits.errors import ArmsChangedError, InputError
 from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.numerics.rows import among
@@ -200,10 +201,16 @@ class Arms(LastingCandidates):
         arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or an
             array of a file that need not fit into memory, ``numpy.load(path, mmap_mode="r")``; or an ``ArmSource``.
         dtype: to which numbers are converted, those of a file block by block; see ``ArmSource``.
+        names: of the arms, (A,), all different: texts, to which others are converted. None for the index of a data
+            frame that is more than a numbering and tells its rows apart.
+
+    Attributes:
+        arm_names: these names, (A,); None for none.
     """
 
-    def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, arms: Any, dtype: torch.dtype | None = None, *, names: Any = None) -> None:
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
+        self.arm_names = names_of(arms) if names is None else checked_names(names, len(source))
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
         self.example = source.block(0, 1).cpu().clone()
         self.domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
@@ -213,7 +220,7 @@ class Arms(LastingCandidates):
         """These arms on the CPU; asked for and told they are where they were."""
         if self.source.tensor is None or self.source.tensor.is_cpu:
             return self
-        arms = Arms(self.source.tensor.cpu())
+        arms = Arms(self.source.tensor.cpu(), names=self.arm_names)
         arms.device = self.device
         return arms
 

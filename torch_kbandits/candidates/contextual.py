@@ -12,6 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms, ArmSource
 from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
+from torch_kbandits.candidates.listing import names_of
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
@@ -59,7 +60,8 @@ class ContextualActions(Candidates):
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         self._dtype = checks.precision("dtype", dtype)
         self.context_columns, self.action_columns = context_columns, action_columns
-        self.source = None if actions is None else self._source(actions)
+        self.table = None if actions is None else self._table(actions)
+        self.source = None if self.table is None else self.table.source
         self.set = None if self.source is None else self.source.block(0, len(self.source)).cpu()
         box = None if bounds is None else checks.bounds(bounds).detach()
         self.bounds = None if box is None else box.cpu().clone()
@@ -116,6 +118,11 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
         return to_device(X[:, self.context_dim :], self.device)
 
+    def with_table(self, table: Arms) -> "ContextualActions":
+        """Return these with other actions that stay."""
+        columns: dict[str, Any] = {"context_columns": self.context_columns, "action_columns": self.action_columns}
+        return ContextualActions(table, context_dim=self.context_dim, dtype=self._dtype, **columns)
+
     def recommends(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""
         actions = points[:, self.context_dim :]
@@ -133,13 +140,14 @@ class ContextualActions(Candidates):
             checks.within_reach(name, actions)
         return joint
 
-    def _source(self, actions: Any) -> ArmSource:
-        """Return the actions that stay, once read."""
+    def _table(self, actions: Any) -> Arms:
+        """Return the actions that stay, once read, with their names."""
         if isinstance(actions, (np.memmap, Arms, ArmSource)):
-            return actions.source if isinstance(actions, Arms) else Arms(actions).source
+            return actions if isinstance(actions, Arms) else Arms(actions)
+        names = names_of(actions)
         if self.action_columns is not None and not isinstance(actions, Tensor):
             actions = self.action_columns.encode(actions, dtype=self._dtype)
-        return ArmSource(checks.points("actions", actions))
+        return Arms(ArmSource(checks.points("actions", actions)), names=names)
 
     def _checked_contexts(self, context: Any) -> Tensor:
         """Return contexts as rows, (k, c), which may not be finite."""

@@ -1,15 +1,17 @@
 """Candidates whose points know when they are played, and some of the points of any."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.arms import Arms
+from torch_kbandits.candidates.arms import Arms, ArmSource
 from torch_kbandits.candidates.base import Candidates
+from torch_kbandits.candidates.contextual import ContextualActions
+from torch_kbandits.candidates.listing import Listing, checked_names, names_of
 from torch_kbandits.errors import InputError
 
 
@@ -65,6 +67,56 @@ def timed(candidates: Candidates) -> Candidates:
 def untimed(candidates: Candidates) -> Candidates:
     """Return candidates without the column of time that they may have."""
     return candidates.untimed if isinstance(candidates, Timed) else candidates
+
+
+def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None = None) -> Listing | None:
+    """Return the finite set of actions that stay, or that a round brought, of which points (A, d) may be known already.
+
+    None on a box, a cube, and of a round that is not known.
+    """
+    own = untimed(candidates)
+    source: ArmSource | None = getattr(own, "source", None)
+    if source is not None:
+        if brought is not None:
+            raise InputError("The actions of this bandit are always the same: leave out candidates.")
+        names = getattr(getattr(own, "table", own), "arm_names", None)
+        return Listing(len(source), names, lambda rows: source.rows(torch.tensor(rows, device=source.device)))
+    if brought is None or not isinstance(own, ContextualActions):
+        return None
+    actions = own._checked_actions("candidates", brought) if arms is None else arms[:, candidates.context_dim :]
+    return Listing(len(actions), names_of(brought), lambda rows: actions[rows])
+
+
+def table_of(candidates: Candidates) -> Arms:
+    """Return the arms, or actions that stay, where they are all in memory; refuse other candidates."""
+    own = untimed(candidates)
+    table = getattr(own, "table", own)
+    if not isinstance(table, Arms) or table.source.tensor is None:
+        hint = "give Arms of a tensor or ContextualActions(actions=...), or build another bandit and replay(history)"
+        raise InputError(f"Arms come and go in a table in memory: {hint}.")
+    return table
+
+
+def with_table(candidates: Candidates, kept: Tensor, new: Any = None, names: Any = None) -> Candidates:
+    """Return candidates with another table: of its rows those kept (k,), and after them new ones, with their names."""
+    own, table = untimed(candidates), table_of(candidates)
+    arms, known = cast(Tensor, table.source.tensor)[kept], table.arm_names
+    known = None if known is None else [known[row] for row in kept.tolist()]
+    if new is not None:
+        labels = names_of(new) if names is None else names
+        if isinstance(own, ContextualActions):
+            new = own._checked_actions("arms", new)
+        else:
+            new = checks.listed_points("arms", own.brought("arms", new), dimension=arms.shape[-1], like=own.example)
+        if (labels is None and known is not None) or (names is not None and known is None):
+            hint = "no names, since the others have none" if known is None else "names, as the others have: names=[...]"
+            raise InputError(f"Give the new arms {hint}.")
+        known = None if known is None else [*known, *checked_names(labels, len(new))]
+        arms = torch.cat([arms, new.to(arms)])
+    other = Arms(arms, names=known)
+    other.device = own.device
+    other = own.with_table(other) if isinstance(own, ContextualActions) else other
+    return Timed(other) if candidates.is_timed else other
 
 
 def as_told(candidates: Candidates, X: Tensor) -> Tensor:

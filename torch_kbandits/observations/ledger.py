@@ -28,27 +28,33 @@ class Pending(NamedTuple):
         points: (k, d).
         ids: of each, ascending.
         times: when each was asked for, ascending; the round where the bandit has no clock.
+        rows: which of the actions of its round each was, -1 where that was not noted.
+        propensities: with what probability each was chosen, NaN where that was not noted.
         stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
     points: Tensor
     ids: tuple[int, ...]
     times: tuple[float, ...]
+    rows: tuple[int, ...]
+    propensities: tuple[float, ...]
     stages: Tensor | None = None
 
-    def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
+    def found(self, told: Tensor, first: int = 0, noted: Sequence[int] = ()) -> tuple[Tensor, list[int]]:
         """Return points told (q, d) as nobody else has them, and which row each is from column ``first`` on; or -1.
 
-        Of equal rows it is the first that is left.
+        Of equal ones it is the first that is left, or the first that was ``noted`` in ``rows`` as told, if any was.
         """
         every = list(range(len(self.ids)))
-        if torch.equal(self.points[:, first:], told[:, first:]) if first else torch.equal(self.points, told):
+        is_all = torch.equal(self.points[:, first:], told[:, first:]) if first else torch.equal(self.points, told)
+        if is_all and (not noted or self.rows == tuple(noted)):
             return told.detach().clone() if first else self.points, every
         left, rows = [*every], [-1] * len(told)
         for place, row in enumerate(told[:, first:] if left else ()):
-            matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
-            if len(matches):
-                rows[place] = left.pop(int(matches[0]))
+            matches = (self.points[left, first:] == row).all(-1).nonzero().flatten().tolist()
+            if matches:
+                same = [match for match in matches if noted and self.rows[left[match]] == noted[place]]
+                rows[place] = left.pop((same or matches)[0])
         return told.detach().clone(), rows
 
     def without_rows(self, rows: Sequence[int]) -> "Pending":
@@ -57,10 +63,10 @@ class Pending(NamedTuple):
         if not gone:
             return self
         if len(gone) == len(self.ids):
-            return Pending(self.points[:0], (), (), None if self.stages is None else self.stages[:0])
+            return Pending(self.points[:0], (), (), (), (), None if self.stages is None else self.stages[:0])
         left = [row for row in range(len(self.ids)) if row not in gone]
-        ids, times = tuple(self.ids[row] for row in left), tuple(self.times[row] for row in left)
-        return Pending(self.points[left], ids, times, None if self.stages is None else self.stages[left])
+        known: list[Any] = [tuple(part[row] for row in left) for part in self[1:5]]
+        return Pending(self.points[left], *known, None if self.stages is None else self.stages[left])
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
         """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``found``."""
@@ -73,6 +79,11 @@ class Pending(NamedTuple):
     def stages_of(self, rows: Sequence[int]) -> Tensor | None:
         """Return the stages of points, given their rows, (q,); 0 for -1."""
         return None if self.stages is None else torch.cat([self.stages, self.stages.new_zeros(1)])[list(rows)]
+
+    def propensities_of(self, rows: Sequence[int]) -> Tensor | None:
+        """Return the propensities of points, given their rows, (q,) in double precision; None if none was noted."""
+        noted = [self.propensities[row] if row >= 0 else math.nan for row in rows]
+        return None if all(map(math.isnan, noted)) else torch.tensor(noted, dtype=torch.float64)
 
     def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
         """Warn, so many calls above this one, if points pile up of which none is what was told; say whether they do."""
@@ -114,7 +125,7 @@ class Ledger:
         stages, times = nothing if staged else None, nothing.double() if timed else None
         outcomes, failed = (example.new_zeros(0, num_outcomes), nothing.bool()) if num_outcomes else (None, None)
         parts = example[:0], example.new_zeros(0), nothing, stages, times, outcomes, times, failed
-        return cls((History(*parts),), (), Pending(example[:0], (), (), stages), 0)
+        return cls((History(*parts),), (), Pending(example[:0], (), (), (), (), stages), 0)
 
     @classmethod
     def restored(
@@ -158,13 +169,22 @@ class Ledger:
             return None
         return torch.cat([*(part.over.stages for part in self.held), self.pending.stages])  # pyright: ignore
 
-    def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d), to which nobody may write, pending since now."""
+    def with_asked(
+        self,
+        X: Tensor,
+        now: float,
+        stages: Tensor | None = None,
+        rows: Sequence[int] = (),
+        propensities: Sequence[float] = (),
+    ) -> Self:
+        """Return the ledger with points (q, d), to which nobody may write, pending since now; of rows, if known."""
         before, end = self.pending, self.num_asked + X.shape[0]
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         ids, times = before.ids + tuple(range(self.num_asked, end)), before.times + (now,) * X.shape[0]
-        pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, stages)
+        noted = before.rows + (tuple(rows) if rows else (-1,) * X.shape[0])
+        stated = before.propensities + (tuple(propensities) if propensities else (math.nan,) * X.shape[0])
+        pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, noted, stated, stages)
         return changed(self, pending=pending, num_asked=end)
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:

@@ -366,6 +366,19 @@ class Posterior(ABC):
     def reweighted(self, counts: Array, sums: Array) -> Self:
         """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
 
+    def over(self, source: Any, kept: Tensor, added: Any) -> Self:
+        """Return the posterior that arms follow of a source: some of those that do, (k,), and then those added, if any.
+
+        Cost: O(q m²) for q that are added, and O(A m).
+        """
+        settled, new = self._settled(), None
+        arms = cast(Arms, settled.arms)
+        if added is not None:
+            new, _ = arms_of(added, arms.kernel, self.prior)
+            new = new.rewritten(self.points, self.white).refitted(self.gaussian, self.void) if self.size else new
+        table = arms.table.over(kept, None if new is None else new.table)
+        return changed(settled, arms=changed(arms, blocks=source.blocks, table=table))
+
     def information_gain(self) -> float:
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det

@@ -203,6 +203,14 @@ class Features:
             fresh[first : first + len(block), :columns] = self.steps.products(white, self.steps.own(block)).T
         return type(self)(fresh, self.rows, columns, self.steps)
 
+    def over(self, kept: Tensor, new: Self | None) -> Self:
+        """Return those of some points, (k,), and after them others in the same coordinates, if any. Cost: O(n m)."""
+        others = () if new is None else (torch.as_tensor(new.known),)
+        rows = torch.cat([torch.as_tensor(self.known)[kept], *others])
+        memory = self.steps.empty(self.memory, len(rows), self.memory.shape[1])
+        memory[:, : self.columns] = self.steps.own(rows)
+        return type(self)(memory, len(rows), self.columns, self.steps)
+
     def with_columns(self, number: int = 1) -> Self:
         """Return them with more columns, which their first caller writes."""
         (n, m), after = self.shape, self.columns + number
@@ -299,6 +307,16 @@ class Table:
         features = self.features
         words = features.memory[: features.rows], self.prior, self.expected
         return self._with(features, *features.steps.refitted(gaussian, void, *words))
+
+    def over(self, kept: Tensor, new: Self | None) -> Self:
+        """Return the table of some of these points, (k,), and after them of others, if any. Cost: O(n m)."""
+        features = self.features.over(kept, None if new is None else new.features)
+
+        def joined(name: str) -> Any:
+            others = () if new is None else (torch.as_tensor(getattr(new, name)),)
+            return features.steps.own(torch.cat([torch.as_tensor(getattr(self, name))[..., kept], *others], -1))
+
+        return type(self)(features, *map(joined, ("prior", "expected", "mean", "variance", "spanned")))
 
     def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
         return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)

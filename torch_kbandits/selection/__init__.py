@@ -1,7 +1,7 @@
 """How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
 
-from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
-from torch_kbandits.selection.choice import are_few, surrogate_over
+from torch_kbandits.selection.base import Choice, FantasyPosterior, PosteriorConfig, Surrogate
+from torch_kbandits.selection.choice import are_few, over_arms, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
 from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet, Playable, recommended
 from torch_kbandits.selection.failures import FeasibilityModel, among
@@ -10,6 +10,7 @@ from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
 
 __all__ = [
+    "Choice",
     "ConstrainedOutcome",
     "ConstraintSet",
     "EnsembleSurrogate",
@@ -27,6 +28,7 @@ __all__ = [
     "among",
     "are_few",
     "offering",
+    "over_arms",
     "recommended",
     "surrogate_over",
 ]

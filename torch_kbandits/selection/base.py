@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,6 +18,7 @@ from torch_kbandits.acquisition import (
     ArmPosterior,
     Domain,
     SomeOf,
+    ThompsonRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
@@ -27,8 +28,10 @@ from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
-from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, seed_for, tie_width
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
@@ -70,6 +73,14 @@ class Offered(Protocol):
         ...
 
 
+class Choice(NamedTuple):
+    """A choice among listed candidates."""
+
+    row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
+    probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
+    is_dear: bool = False  # whether that costs many choices
+
+
 class FantasyPosterior(ABC):
     """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
 
@@ -83,10 +94,15 @@ class FantasyPosterior(ABC):
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
 
+    #: The row of what was chosen last, maybe as (1,); None on a box, a cube, and where nobody has all arms.
+    row: int | Tensor | None = None
+
     def __init__(self, pending: Tensor) -> None:
         self._pending, self.num_pending = [pending], pending.shape[0]
         #: Returns the score of what was chosen last; 0 where it was chosen without one.
         self.best_score: Callable[[], float] = float
+        #: How the point was chosen that was not added yet; None where candidates are not listed.
+        self.choice: Choice | None = None
 
     @property
     def pending(self) -> Tensor:
@@ -136,13 +152,20 @@ class FantasyPosterior(ABC):
         """
         with torch.no_grad():
             offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
-            if rows is None:
-                scores = rule.on_arms(cast(ArmPosterior, offer), beta, seed)
-            else:
-                scores = rule.on_arms(SomeOf(cast(ArmPosterior, offer), rows, incumbent), beta, seed)
+            posterior = cast(ArmPosterior, offer)
+            if rows is not None:
+                posterior = SomeOf(posterior, rows, incumbent)
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+            scores = rule.on_arms(posterior, beta, seed)
             row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
-            return offer.chosen(row if rows is None else rows[row])
+            row = row if rows is None else rows[row]
+
+            def probabilities() -> Tensor:
+                own = rule.probabilities(posterior, scores, beta, seed, partial(shares, beta, kernel_bound))
+                return own if rows is None else spread_out(own, rows, len(offer.mean))
+
+            self.choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
+            return offer.chosen(row)
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, so many times."""
@@ -150,10 +173,15 @@ class FantasyPosterior(ABC):
         points = point if times == 1 else point.expand(times, -1)
         self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list
         self.num_pending += times
+        self.choice = None
 
     @abstractmethod
     def _add(self, point: Tensor, times: int) -> None:
         """Prepare for a point (1, d) that becomes pending, so many times; copies share what this one has."""
+
+    @abstractmethod
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
 
     @abstractmethod
     def pending_scores(self) -> Tensor:
@@ -394,6 +422,37 @@ def best_of(
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item
+
+
+def shares(beta: Tensor, kernel_bound: Tensor, scores: Tensor) -> Tensor:
+    """Return what share of choices by scores (..., A) each arm has, (..., A): those that ``best_of`` takes for equal.
+
+    In double precision, on the CPU.
+    """
+    best = scores.amax(-1, keepdim=True)
+    highest = (scores >= best - tie_width(best, beta, kernel_bound)).double()
+    return (highest / highest.sum(-1, keepdim=True)).cpu()
+
+
+def spread_out(probabilities: Tensor, rows: Tensor, number: int) -> Tensor:
+    """Return probabilities of some rows (k,) of so many as those of all, (A,)."""
+    return probabilities.new_zeros(number).index_copy(0, rows.cpu(), probabilities)
+
+
+def counted(
+    ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None
+) -> Choice:
+    """Return a choice that a posterior just made, with probabilities that are counted: in it and in others by seeds."""
+
+    def probabilities() -> Tensor:
+        other, rows = shallow_copy(ahead), [int(choice.row)]
+        for draw in range(1, getattr(rule, "num_draws", ThompsonRule.num_draws)):
+            other.choose(rule, beta, seed_for(seed, draw, "propensities"), domain)
+            rows.append(int(other.choice.row))
+        counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
+        return counts.double() / len(rows)
+
+    return Choice(choice.row, probabilities, is_dear=True)
 
 
 def lots(number: int, seed: int) -> Tensor:

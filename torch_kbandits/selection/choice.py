@@ -13,6 +13,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Stationary
 from torch_kbandits.numerics.random import tie_rank
 from torch_kbandits.selection.base import PosteriorConfig, Surrogate
+from torch_kbandits.selection.composite import CompositeSurrogate
 from torch_kbandits.selection.filtered import FilteredArms, filter_rate
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.search import SearchConfig
@@ -72,6 +73,21 @@ def _over_points(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
         return GaussianSurrogate(example, config, search)
     joint = GaussianSurrogate(example, replace(config, outcomes=()), search)
     return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
+
+
+def over_arms(surrogate: Surrogate, candidates: Candidates, kept: Tensor, seed: int) -> Surrogate:
+    """Return what is known over other arms: those of rows kept (k,) of the ones it is over, then others, if any."""
+    own = untimed(candidates)
+    if isinstance(surrogate, CompositeSurrogate):
+        return surrogate._with(over_arms(part, candidates, kept, seed) for part in surrogate.parts)
+    if not isinstance(own, Arms):
+        return surrogate  # it is over what a round brings
+    rank = tie_rank(len(own.source), seed).to(own.source.device)
+    if not isinstance(surrogate, FilteredArms):
+        return cast(GaussianSurrogate, surrogate).over(own.source, rank, kept)
+    if not are_few(own):
+        return surrogate.joint.over(own.source, rank, kept)
+    return surrogate.over(cast(Tensor, own.source.tensor), surrogate._empty.over(own.source, rank, kept))
 
 
 def are_few(candidates: Candidates) -> bool:

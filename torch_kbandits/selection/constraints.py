@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import Choice, FantasyPosterior, Surrogate
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -86,6 +86,8 @@ class ConstraintSet:
     def relaxed(self, where: Where) -> tuple[Self, Tensor]:
         """Return the constraints, relaxed until failures leave some of what limits do, and what may be played, (n,)."""
         within = self._within(where)
+        if isinstance(where, Domain) and where.allowed is not None:
+            within = within & torch.zeros_like(within).index_fill(0, where.allowed, True)
         if self.feasibility is None or not bool(within.any()):
             return self, within
         model = self.feasibility.relaxed(where, within)
@@ -201,13 +203,16 @@ def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, Co
     if domain.is_listed:
         constraints, allowed = constraints.relaxed(domain)
         if not bool(allowed.any()):
-            raise constraints.refusal
+            if domain.allowed is None:
+                raise constraints.refusal
+            raise InfeasibleError(f"The limits on {constraints.names} allow nothing that exclude= leaves.")
         if bool(allowed.all()):
             return domain, constraints
         return replace(domain, allowed=allowed.nonzero().squeeze(-1), allows=constraints.allows), constraints
     model, first = constraints.feasibility, 0 if domain.context is None else len(domain.context)
     if domain.cube is None and domain.bounds is None and model is not None and not constraints.outcomes:
-        return replace(domain, avoided=model.avoided()), constraints  # nobody has all arms
+        avoided = model.avoided() if domain.avoided is None else torch.cat([domain.avoided, model.avoided()])
+        return replace(domain, avoided=avoided), constraints  # nobody has all arms
     cube = cube_of(domain)
     known = [each.known.actions for each in constraints.outcomes if each.limit.is_safe]
     likely = torch.cat([*known, constraints.likely[-_LATEST:, first:].flip(0)])
@@ -257,6 +262,13 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
+    @property
+    def rows(self) -> Tensor:
+        """The rows of the listed candidates that may be played, (k,)."""
+        if self.domain.allowed is not None:
+            return self.domain.allowed.cpu()
+        return torch.arange(sum(map(len, self.domain.parts())))
+
     def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
         """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
@@ -271,6 +283,8 @@ class Playable:
             return None
         domain, allowed = self._listed(seed)
         maybe = constraints.allows(domain, hopefully=True) & ~allowed
+        if domain.allowed is not None:
+            maybe = maybe & torch.zeros_like(maybe).index_fill(0, domain.allowed, True)
         if not bool(maybe.any()):
             return None
         offer = ahead.offered(domain)
@@ -297,7 +311,11 @@ class Playable:
         known.add(outcome.own(offer.chosen(row)), _MANY)
         after = known.offered(own)
         excess = outcome.limit.excess(after.mean[goals], after.variance[goals], outcome.beta, surely=True)
-        return offer.chosen(row) if bool((excess <= 0.0).any()) else None
+        if not bool((excess <= 0.0).any()):
+            return None
+        surely = torch.arange(len(allowed)) == row
+        ahead.choice = Choice(row, surely.double) if self.domain.is_listed else None
+        return offer.chosen(row)
 
     def _listed(self, seed: int) -> tuple[Domain, Tensor]:
         """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""

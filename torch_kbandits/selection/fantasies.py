@@ -11,14 +11,14 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.pending import Pending
-from torch_kbandits.posteriors.posterior import Points, Posterior
+from torch_kbandits.posteriors.posterior import Arms, Points, Posterior
 from torch_kbandits.selection.base import FantasyPosterior, best_of, required
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.search import found
@@ -52,8 +52,7 @@ class GaussianFantasy(FantasyPosterior):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score; equals are broken at random."""
         place, surrogate = self.surrogate.place, self.surrogate
-        if rule.needs_incumbent:
-            rule = rule.scaled_to(surrogate)
+        rule, self.choice = rule.scaled_to(surrogate), None
         is_listed = domain is not None and domain.is_listed
         if domain is None and place.domain is not None and place.domain.cube is not None:
             domain = place.domain
@@ -66,7 +65,7 @@ class GaussianFantasy(FantasyPosterior):
     def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
         is_table = self.surrogate.place.source is not None
-        if domain is None or domain.allowed is None or not (is_table or domain.context is not None):
+        if domain is None or domain.allowed is None or (domain.allows if is_table else domain.context) is None:
             return None
         if not is_table:
             return self.offered(domain).mean[domain.allowed].max() if domain.incumbent is None else None
@@ -134,6 +133,13 @@ class GaussianFantasy(FantasyPosterior):
 
     # ---------------------------------------------------------------- pending points
 
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
+        surrogate, posterior = self.surrogate, self.surrogate.posterior
+        at = posterior.at(X, is_offer=False)
+        values = posterior.mean_at(at)[surrogate.column], self.taken_in().variance_at(at)
+        return surrogate._values(values[0]), surrogate._values(values[1])
+
     def _add(self, point: Tensor, times: int) -> None:
         """Part from the copies; points are taken in when a variance is asked for."""
         self._taken = [*self._taken]
@@ -195,6 +201,18 @@ class TableOffer:
         """Return a draw of f − mean, (A,)."""
         return self._surrogate.deviation(seed)
 
+    @property
+    def own_variance(self) -> Tensor:
+        """Variances of such draws, (A,)."""
+        return self._surrogate._values(cast(Arms, self._surrogate.posterior.arms).variance(learns_residual=False))
+
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """Return a root of the covariance of some arms, (k, u); see ``ArmPosterior``."""
+        source, posterior = cast(ArmSource, self._surrogate.place.source), self._surrogate.posterior
+        points, places = distinct(source.rows(rows.to(source.device)).cpu())
+        covariance = posterior.covariance(posterior.at(points, is_offer=False))
+        return triangular_root(torch.from_numpy(covariance))[places]
+
 
 class ListOffer:
     """The posterior at the points of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
@@ -244,17 +262,40 @@ class ListOffer:
         surrogate, arms = self._surrogate, self._domain.arms
         if arms is None:
             return torch.cat([self._drawn(seed)(block) for block in self._domain.parts()])
-        points, rows = distinct(arms)
+        points, rows = self._distinct
         if len(points) > JOINT_LIMIT:
             if spectrum_of(surrogate.kernel, points.shape[-1]) is not None:  # draws that depend on no order of points
                 return self._drawn(seed)(points)[rows]
             draws = DiscretizedThompsonSampling(surrogate.searched, arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
-        at = surrogate.posterior.at(points)
-        root = covariance_root(torch.from_numpy(surrogate.posterior.covariance(at)))
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
-        return (root @ normals)[rows].to(arms.dtype)
+        return (self._root @ normals)[rows].to(arms.dtype)
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        return distinct(cast(Tensor, self._domain.arms))
+
+    @cached_property
+    def _root(self) -> Tensor:
+        return self._root_at(self._distinct[0])
+
+    def _root_at(self, points: Tensor, *, is_offer: bool = True) -> Tensor:
+        at = self._surrogate.posterior.at(points, is_offer=is_offer)
+        return covariance_root(torch.from_numpy(self._surrogate.posterior.covariance(at)))
+
+    @property
+    def own_variance(self) -> Tensor:
+        """Variances of such draws, (A,)."""
+        return self._each(self._surrogate.posterior.own_variance_at)
+
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """Return a root of the covariance of some points, (k, u); see ``ArmPosterior``."""
+        points, places = self._distinct
+        if len(points) <= JOINT_LIMIT:
+            return self._root[places[rows]]
+        points, places = distinct(points[places[rows]])
+        return self._root_at(points, is_offer=False)[places]
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""

@@ -214,6 +214,12 @@ class FilteredArms(Surrogate):
             other._states = (state, *earlier[:2], *earlier[2:][-1:])
         return other
 
+    def over(self, arms: Tensor, joint: GaussianSurrogate) -> Surrogate:
+        """Return the surrogate over other arms (A, d), computed afresh; the joint one is that before any reward."""
+        X, Y = (each.tensor for each in self._told[:2])
+        told = History(X, Y, torch.zeros_like(Y).long(), None, X[:, 0])
+        return FilteredArms(arms, self._rate, joint).learned(told, None, None)
+
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
         """Return a state no later than a time, and times, arms and rests (l,) of the rewards after it, in order."""
         state = next(each for each in self._states if each.clock <= time)
@@ -245,6 +251,8 @@ class _Offer(NamedTuple):
     variance: Tensor  # (A,)
     incumbent: Tensor  # the largest mean of the arms allowed, unless the round says a point, 0-dim
     deviation: Callable[[int], Tensor]  # a draw of f − mean by a seed, (A,); equal arms get equal values
+    own_variance: Tensor  # of such draws, (A,)
+    covariance_root: Callable[[Tensor], Tensor]  # of some rows; see there
     chosen: Callable[[int | Tensor], Tensor]  # the arm of a row, (1, 1 + d)
 
 
@@ -258,14 +266,16 @@ class FilterFantasy(FantasyPosterior):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, 1 + d) of the highest score."""
-        rule = rule.scaled_to(self.surrogate) if rule.needs_incumbent else rule
-        return self._best_offered(rule, beta, seed, domain, self.surrogate.kernel_bound(), None)
+        return self._best_offered(
+            rule.scaled_to(self.surrogate), beta, seed, domain, self.surrogate.kernel_bound(), None
+        )
 
     def offered(self, domain: Domain | None) -> "_Offer":
         """Return the posterior at the arms in a round."""
         domain, surrogate = required(domain), self.surrogate
         arms, time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
-        (mean, variance), ahead = surrogate.at_arms(arms, time), self.taken_in()
+        (mean, own), ahead = surrogate.at_arms(arms, time), self.taken_in()
+        variance = own
         if ahead is not surrogate:
             variance = ahead.at_arms(arms, time)[1]
         if domain.incumbent is not None:
@@ -273,15 +283,26 @@ class FilterFantasy(FantasyPosterior):
         else:
             best = (mean if domain.allowed is None else mean[domain.allowed]).max()
 
-        def deviation(seed: int) -> Tensor:
-            points, places = distinct(arms)
+        def root(rows: Tensor) -> tuple[Tensor, Tensor]:
+            points, places = distinct(arms[rows])
             order = torch.arange(len(places))
-            first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
-            root = covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])
-            generator = torch.Generator().manual_seed(seed)
-            return (root @ torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu"))[places]
+            first = rows[order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")]
+            return covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first]), places
 
-        return _Offer(mean, variance, best, deviation, lambda row: arms[int(row), None].clone())
+        def deviation(seed: int) -> Tensor:
+            (own_root, places), generator = root(torch.arange(len(arms))), torch.Generator().manual_seed(seed)
+            normals = torch.randn(len(own_root), generator=generator, dtype=torch.float64, device="cpu")
+            return (own_root @ normals)[places]
+
+        def of_rows(rows: Tensor) -> Tensor:
+            own_root, places = root(rows)
+            return own_root[places]
+
+        return _Offer(mean, variance, best, deviation, own, of_rows, lambda row: arms[int(row), None].clone())
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means at points X (q, 1 + d), and variances with pending points hallucinated, each (q,)."""
+        return self.surrogate.moments(X)[0], self.taken_in().moments(X)[1]
 
     def _add(self, point: Tensor, times: int) -> None:
         """Do nothing: points are taken in when a variance is asked for."""

@@ -219,6 +219,17 @@ class GaussianSurrogate(Surrogate):
 
         return GaussianFantasy(self, pending)
 
+    def over(self, source: ArmSource, rank: Tensor, kept: Tensor) -> Self:
+        """Return the surrogate over other arms, in the order in which ties are broken: rows kept (k,), then others."""
+        other, follows = self._copy(), self.place.source is not None
+        other.place, other.tie_rank = SearchConfig(source if follows else None, rank), rank
+        if follows:
+            added = ArmSource(source.block(len(kept), len(source))) if len(kept) < len(source) else None
+            other.posterior = self.posterior.over(source, kept, added)
+            prior = torch.as_tensor(cast(Any, other.posterior.arms).table.prior)
+            other._kernel_bound = other._number(float(prior.max()))
+        return other
+
     # ---------------------------------------------------------------- forgetting
 
     def _copy(self) -> Self:

@@ -24,7 +24,16 @@ from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.base import (
+    Choice,
+    FantasyPosterior,
+    Offered,
+    Surrogate,
+    best_of,
+    counted,
+    shares,
+    spread_out,
+)
 from torch_kbandits.selection.search import cube_of, found
 
 _MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst
@@ -135,6 +144,7 @@ class ScalarizedFantasy:
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
+        self.choice: Choice | None = None  # as of ``FantasyPosterior``
         others = (member for member in objectives.members if member.place)
         self._others = {each.place: each.surrogate.fantasized(each.own(each.pending)) for each in others}
 
@@ -153,13 +163,21 @@ class ScalarizedFantasy:
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
         if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
-            return self.reward.choose(rule, beta, seed, domain)
+            x = self.reward.choose(rule, beta, seed, domain)
+            self.choice = self.reward.choice
+            return x
+        self.choice = None
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
+            every = torch.arange(len(scores), device=scores.device) if rows is None else rows
             if rows is not None:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
-            row = self._best(scores, seed, ranks)
-            return self.reward.offered(domain).chosen(row if rows is None else rows[row])
+            row, number = every[self._best(scores, seed, ranks)], sum(map(len, domain.parts()))
+            own = partial(shares, *self._scale, scores)
+            self.choice = Choice(row, lambda: spread_out(own(), every, number))
+            if rule.is_random or self.objectives.scalarization.is_random:
+                self.choice = counted(self, self.choice, rule, beta, seed, domain)
+            return self.reward.offered(domain).chosen(row)
         models = [cast(Any, ahead).model for ahead in self._aheads()]
         if domain.bounds is not None and isinstance(rule, ThompsonRule):
             points = distinct(rule.discretization(domain, seed))[0]
@@ -208,8 +226,13 @@ class ScalarizedFantasy:
 
     def _best(self, scores: Tensor, seed: int, ranks: Tensor | None = None) -> int | Tensor:
         """Return the position of the highest score (A,); equals are broken at random."""
+        return best_of(scores, *self._scale, seed, ranks)[0]
+
+    @property
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        """The largest multiplier of σ, and the largest prior variance: weights sum to 1, of prior deviations."""
         widest = torch.stack([member.beta for member in self.objectives.members]).max()
-        return best_of(scores, widest, torch.ones_like(widest), seed, ranks)[0]  # weights sum to 1, of prior deviations
+        return widest, torch.ones_like(widest)
 
     def _searched(self, domain: Domain, seed: int) -> Domain:
         """Return a domain with the best point played as a start, and in the place of a box a cube."""

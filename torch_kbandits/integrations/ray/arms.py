@@ -66,7 +66,8 @@ class ShardedArms(LastingCandidates):
         cpus = checks.non_negative("num_cpus_per_shard", num_cpus_per_shard)
         gpus = checks.non_negative("num_gpus_per_shard", num_gpus_per_shard)
         patience = checks.positive("start_timeout", start_timeout)
-        self.source = arms.source if isinstance(arms, Arms) else Arms(arms).source
+        table = arms if isinstance(arms, Arms) else Arms(arms)
+        self.source, self.arm_names = table.source, table.arm_names
         count, number = len(self.source), checks.positive_integer("num_shards", num_shards)
         if number > count:
             raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")
