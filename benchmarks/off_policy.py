@@ -55,8 +55,9 @@ def logged(known: World, n: int, seed: int = 0) -> tuple[Log, np.ndarray]:
     x = generator.integers(len(known.means), size=n)
     a = (generator.random(n)[:, None] > known.behaviour[x].cumsum(1)[:, :-1]).sum(1)
     rewards = (generator.random(n) < known.means[x, a]).astype(float)
+    rows, paid, propensities = map(torch.from_numpy, (a, rewards, known.behaviour[x, a]))
     contexts, actions = torch.from_numpy(x).double().unsqueeze(-1), torch.eye(known.means.shape[1]).double()
-    return Log(torch.from_numpy(a), rewards, known.behaviour[x, a], contexts=contexts, actions=actions), known.target[x]
+    return Log(rows, paid, propensities, contexts=contexts, actions=actions), known.target[x]
 
 
 def covered(kind: str, n: int, seeds: Iterable[int], level: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -126,7 +127,7 @@ def kernel_of(model: str) -> Kernel:
     if model == "linear kernel":
         return LinearKernel().double()
     kernel = RBFKernel().double()
-    kernel.lengthscale = 1.5 if "×" in model else 0.3
+    kernel.lengthscale = torch.tensor(1.5 if "×" in model else 0.3)
     return kernel
 
 

@@ -184,7 +184,9 @@ def test_where_overlap_fails_it_is_said():
         assert said[0].filename == __file__
     log, target = logged(world(num_actions=40, floor=1.0), 400)
     one = np.eye(40)[np.zeros(400, int)]
-    with pytest.warns(OverlapWarning, match="as much of the target policy as [0-9.]+ rewards of its own"):
+    with pytest.warns(
+        OverlapWarning, match="has as much of the target policy as [0-9.]+ rewards, an effective sample of"
+    ):
         ips(log=log, target_probabilities=one)
     log = Log(log.rows, log.rewards, 0.5 * log.propensities, num_actions=40)
     with pytest.warns(OverlapWarning, match=r"mean of the weights is [0-9.]+ and should be 1: propensities may be too"):

@@ -185,13 +185,11 @@ class _Choices(NamedTuple):
             said.append(f"The mean of the weights is {1.0 + off:.3g} and should be 1: {advice}.")
         counted = _effective(weights) * _effective(self.rewards) / len(weights)
         if counted < _FEWEST:
-            rows = f"effective sample size {_effective(weights):.3g} of {len(weights)} rows, of which most may earn 0"
+            size = f"an effective sample of {_effective(weights):.3g} of {len(weights)} rows, where not all earn something"
             advice = (
-                "intervals are too short, and one more reward may decide; log more of what it plays, or trust a model"
+                "intervals are too short, and one more reward may decide. Log more of what it plays, or use a model"
             )
-            said.append(
-                f"The log says as much of the target policy as {counted:.2g} rewards of its own ({rows}): {advice}."
-            )
+            said.append(f"The log has as much of the target policy as {counted:.2g} rewards, {size}: {advice}.")
         if said:
             warnings.warn(" ".join(said), OverlapWarning, stacklevel=stacklevel)
 

@@ -94,6 +94,8 @@ class Log:
         """Return the log of some rows, at least one: a slice, their numbers, or a mask (n,)."""
         kept = torch.arange(len(self))[which if isinstance(which, slice) else torch.as_tensor(which)]
         numbers = kept.tolist()
+        if not numbers:
+            raise InputError("No row of the log is left, and a log has one at least.")
         words: dict[str, Any] = {}
         for name in ("rows", "rewards", "propensities", "contexts", "times", "ids", "slates"):
             column = getattr(self, name)
