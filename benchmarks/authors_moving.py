@@ -40,7 +40,7 @@ from benchmarks.runner import ROOT, Found, Measurement, Table, benchmark, chosen
 from benchmarks.uitvbo_driver import CENTRE, INTERVAL, LENGTHSCALE, NOISE, swing
 from torch_kbandits import LearnedPrior, algorithms
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.experiments.summary import difference, estimate
+from torch_kbandits.experiments.summary import difference, summary_of
 
 #: uitvbo's rate of forgetting and its multiplier of the standard deviation, ours as well.
 RATE, BETA = 0.03, math.sqrt(2.0)
@@ -240,8 +240,8 @@ def _regrets(title: str, found: list[Measurement], plain: dict[str, Tensor]) -> 
             pairs = zip(runs, theirs, strict=True)
             said = difference([own["regret"] - other["regret"] for own, other in pairs])
             less = f"{said}, to {runs[0]['beside']}"
-        kept = f"{estimate(values(runs, 'kept')).median:.0f}" if "kept" in runs[0] else ""
-        regret, ms = estimate(values(runs, "regret")), estimate(values(runs, "ms")).median
+        kept = f"{summary_of(values(runs, 'kept')).median:.0f}" if "kept" in runs[0] else ""
+        regret, ms = summary_of(values(runs, "regret")), summary_of(values(runs, "ms")).median
         shown = f"{regret.median:.3f} [{regret.lower:.3f}, {regret.upper:.3f}]"
         rows.append([f"{name}, {whose}", shown, less, kept, f"{ms:.0f}"])
     rows += [[name, f"{float(value):.3f}", "", "", ""] for name, value in plain.items()]

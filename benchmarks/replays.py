@@ -27,7 +27,7 @@ from benchmarks.replay_known import Known, ridge
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
 from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.experiments.summary import Difference, difference, estimate
+from torch_kbandits.experiments.summary import Difference, difference, summary_of
 from torch_kbandits.memory import (
     Discount,
     LinearGrowth,
@@ -205,7 +205,7 @@ def _less(found: list[Measurement], replay: str, player: str, other: str) -> Dif
 def _table(found: list[Measurement], replay: str) -> Table:
     here, rows = chosen(found, replay=replay), list[list[str]]()
     for player in kinds(here, "player"):
-        mine, less = estimate(values(here, "regret", player=player)), _less(here, replay, player, _HISTORY)
+        mine, less = summary_of(values(here, "regret", player=player)), _less(here, replay, player, _HISTORY)
         paired = ["", ""] if player == _HISTORY else [str(less), f"{less.wins} of {less.pairs}"]
         bold = f"**{player}**" if player == RECOMMENDED[replay] else player
         rows.append([bold, str(mine), mine.mean_and_error, *paired])

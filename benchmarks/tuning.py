@@ -23,7 +23,7 @@ from tqdm import tqdm
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, values
 from benchmarks.tuners import GP, SAMPLER, TUNERS, WINDOW, Course, played
 from benchmarks.tuning_problems import PROBLEMS
-from torch_kbandits.experiments.summary import Difference, difference, estimate
+from torch_kbandits.experiments.summary import Difference, difference, summary_of
 
 #: After so many trials, of those at which studies are looked at, tables show values.
 _SHOWN = (10, 20, 40, 60)
@@ -142,8 +142,8 @@ def _of_problem(problem: str, here: list[Measurement]) -> Table:
     shown = [number for number in _SHOWN if str(number) in chosen(here, tool=us)[0]["values"]]
     for name in [name for name, tool in TUNERS.items() if tool.on != "few" and chosen(here, tool=name)]:
         of = chosen(here, tool=name)
-        cells = [str(estimate([each["values"][str(number)] for each in of])) for number in shown]
-        cells += [str(estimate(values(of, "judged")))] * moves
+        cells = [str(summary_of([each["values"][str(number)] for each in of])) for number in shown]
+        cells += [str(summary_of(values(of, "judged")))] * moves
         less = None if name == us else _paired(here, name, us)
         rows.append([name, *cells, *(["–", "–"] if less is None else [str(less), f"{less.wins} of {less.pairs}"])])
     heads = [f"to {number}" if moves else f"after {number}" for number in shown] + [f"all after {_RECENT}"] * moves
@@ -158,7 +158,7 @@ def _few(found: list[Measurement], few: Measurement) -> Table:
             [each for each in chosen(found, tool=name, problem=problem) if each["seed"] in seeds]
             for problem in problems
         ]
-        rows.append([name, *(str(estimate([each["values"][str(trials)] for each in runs])) for runs in of)])
+        rows.append([name, *(str(summary_of([each["values"][str(trials)] for each in runs])) for runs in of)])
     title = f"With Ax: values after {trials} trials, medians [range] of seeds {seeds[0]} to {seeds[-1]}"
     return Table(title, ["tool", *(f"{name}: {PROBLEMS[name].measure}" for name in problems)], rows)
 

@@ -54,3 +54,7 @@ class TheoryWarning(KernelBanditWarning):
 
 class ExpertWarning(KernelBanditWarning):
     """An expert that a bandit asked failed, or may not be asked any more; the rounds go on without its answers."""
+
+
+class OverlapWarning(KernelBanditWarning):
+    """The log of one policy says little of another, which plays what that seldom or never played."""

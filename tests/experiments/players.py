@@ -46,18 +46,3 @@ class Rotation:
                 del self.pending[i]
                 return True
         return False
-
-
-class Policy:
-    """Plays action ``choice[x]`` in context x, a whole number; learns nothing."""
-
-    def __init__(self, actions: Tensor, choice: list[int]) -> None:
-        self.actions, self.choice = actions, choice
-
-    def ask(self, *, context: Tensor) -> Tensor:
-        number = self.choice[int(context)]
-        return self.actions[number : number + 1]
-
-    def tell(self, x: Tensor, y: Tensor, *, context: Tensor) -> None: ...
-
-    def forget(self, x: Tensor, *, context: Tensor) -> None: ...

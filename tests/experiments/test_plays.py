@@ -6,15 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from players import Policy, Rotation
-from problems import DOUBLE, rbf, seeded
+from players import Rotation
+from problems import DOUBLE, seeded
 
-from torch_kbandits import InputError, algorithms, candidates, environments
-from torch_kbandits.environments import ContextualEnvironment, LoggedInteractions, SensorReplay, build
+from torch_kbandits import InputError, algorithms, environments
+from torch_kbandits.environments import ContextualEnvironment, SensorReplay, build
 from torch_kbandits.experiments import (
     parse_spec,
     play,
-    replay_log,
     run_experiment,
     run_one,
 )
@@ -244,94 +243,3 @@ def test_the_best_answer_is_better_than_chance(tmp_path):
     spec = {"rounds": ROUNDS, "seeds": [3], "environments": [{"name": "moving-peak"}], "algorithms": players}
     ours, random = (record.cumulative_regret[-1] for record in run_experiment(spec, tmp_path, workers=1).records)
     assert 0.0 < ours < random
-
-
-#: Probabilities of a reward of 1 by context (rows) and action, and the logging policies.
-RATES = np.array([[0.2, 0.5, 0.8], [0.9, 0.4, 0.1]])
-UNIFORM = np.full((2, 3), 1.0 / 3.0)
-UNEVEN = np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]])
-
-
-def logged(policy: np.ndarray, n: int, seed: int = 0) -> LoggedInteractions:
-    """Contexts 0 and 1 with equal probability, actions by the policy, rewards 0 or 1; all by NumPy."""
-    generator = np.random.default_rng(seed)
-    x = generator.integers(2, size=n)
-    a = (generator.random(n)[:, None] > policy[x].cumsum(1)[:, :-1]).sum(1)
-    y = (generator.random(n) < RATES[x, a]).astype(float)
-    return LoggedInteractions(
-        torch.tensor(x, dtype=DOUBLE).unsqueeze(1), torch.tensor(a), torch.tensor(y), torch.tensor(policy[x, a])
-    )
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("policy", [UNIFORM, UNEVEN], ids=["uniform", "uneven"])
-@pytest.mark.parametrize("choice", [[0, 0], [2, 0], [1, 2]])
-def test_the_mean_of_a_fixed_policy_is_unbiased(policy, choice):
-    """Within 4.5 standard errors of the true value, and so the number of matches; false alarms below 7e-6 each.
-
-    Without the acceptance step an uneven log is more than ten off, for the first choice.
-    """
-    log = logged(policy, 20_000)
-    result = replay_log(Policy(log.action_set, choice), log, seed=1)
-    value = RATES[[0, 1], choice].mean()
-    error, share = np.sqrt(value * (1.0 - value) / len(result.rewards)), policy.min()
-    # The lowest propensity is the share that matches, and a uniform log loses nothing to acceptance.
-    assert abs(len(result.rewards) - share * 20_000) < 4.5 * np.sqrt(20_000 * share * (1.0 - share))
-    assert (result.accepted == 20_000) == (policy is UNIFORM)
-    assert abs(result.mean.mean - value) < 4.5 * error
-    assert result.mean.error == pytest.approx(error, rel=0.1)
-    x, a = log.contexts[:, 0].long().numpy(), log.actions.numpy()
-    plain = log.rewards.numpy()[a == np.array(choice)[x]]
-    biased = abs(plain.mean() - value) > 10.0 * np.sqrt(value * (1.0 - value) / len(plain))
-    assert biased or policy is UNIFORM or choice != [0, 0]
-
-
-def an_algorithm(name, log):
-    if name == "rotation":
-        return Rotation(candidates=log.action_set)
-    space = candidates.ContextualActions(log.action_set, context_dim=1)
-    return algorithms.build(name, candidates=space, kernel=rbf(1.0), regularization=0.1, beta=1.0, seed=3)
-
-
-@pytest.mark.parametrize(
-    "name", ["rotation", "bkb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gp-ucb", "gp-ts"))]
-)
-def test_asks_that_do_not_match_leave_no_trace(name):
-    """A player that learns is, after every round, as one that was told the matching interactions alone."""
-    log = logged(UNEVEN, 300)
-    player, twin = an_algorithm(name, log), an_algorithm(name, log)
-    result = replay_log(player, log, seed=0, center=0.25)
-    assert result.accepted > len(result.rewards) > 5
-    assert len(player.pending) == 0
-    for row in result.rows.tolist():
-        x = twin.ask(context=log.contexts[row])
-        assert torch.equal(x[0], log.action_rows[row])
-        twin.tell(x, log.rewards[row : row + 1] - 0.25, context=log.contexts[row])
-    if name == "rotation":
-        ours, theirs = ([part for round in each.told for part in round] for each in (player, twin))
-    else:
-        ours, theirs = player.history[:3], twin.history[:3]
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert torch.equal(result.rewards, log.rewards[result.rows])
-
-
-def test_acceptance_has_an_address():
-    log = logged(UNEVEN, 2000)
-
-    def replayed(seed):
-        state = torch.random.get_rng_state()
-        result = replay_log(Policy(log.action_set, [0, 0]), log, seed=seed)
-        assert torch.equal(torch.random.get_rng_state(), state)
-        return result
-
-    contexts, rewards = torch.zeros(2, 1, dtype=DOUBLE), torch.ones(2, dtype=DOUBLE)
-    none = LoggedInteractions(contexts, torch.tensor([0, 0]), rewards, 0.5 * rewards)
-    result = replay_log(Policy(torch.eye(2, dtype=DOUBLE), [1]), none, seed=0)
-    assert (result.mean, result.rewards.tolist(), result.accepted) == (None, [], 2)
-    assert replayed(1).rows.tolist() == replayed(1).rows.tolist() != replayed(2).rows.tolist()
-
-
-def test_bad_words_are_named():
-    log = logged(UNEVEN, 100)
-    with pytest.raises(InputError, match="log must be a LoggedInteractions"):
-        replay_log(Policy(log.action_set, [0, 0]), log=3, seed=0)

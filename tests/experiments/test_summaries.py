@@ -10,13 +10,13 @@ from small_experiments import record
 from torch_kbandits import InputError
 from torch_kbandits.experiments import (
     Difference,
-    Estimate,
+    Summary,
     plot,
     render,
     summarize,
 )
 from torch_kbandits.experiments.plots import figures
-from torch_kbandits.experiments.summary import difference, estimate, group, outside_median
+from torch_kbandits.experiments.summary import difference, group, outside_median, summary_of
 
 # Regrets 2, 4, 9: mean 5, deviations −3, −1, 4, variance 26 / 2 = 13, standard error √(13/3).
 A = [
@@ -34,14 +34,14 @@ B = [
 def test_numbers_by_hand():
     first, second = summarize([*A, *B], baseline="B")
     assert (first.environment, first.algorithm, first.rounds, first.seeds) == ("E", "A", 4, 3)
-    assert first.regret == Estimate(4.0, 2.0, 9.0, 5.0, pytest.approx(math.sqrt(13.0 / 3.0)))
-    assert first.seconds == Estimate(1.0, 1.0, 1.0, 1.0, 0.0)
+    assert first.regret == Summary(4.0, 2.0, 9.0, 5.0, pytest.approx(math.sqrt(13.0 / 3.0)))
+    assert first.seconds == Summary(1.0, 1.0, 1.0, 1.0, 0.0)
     assert first.simple_regret is not None
     assert (first.simple_regret.median, first.simple_regret.lower) == pytest.approx((0.5, 0.4))
     assert first.difference == Difference(3.0, None, None, 0, 2)
-    five = estimate([1.0, 2.0, 3.0, 4.0, 90.0])
+    five = summary_of([1.0, 2.0, 3.0, 4.0, 90.0])
     assert (five.lower, five.median, five.upper, five.mean) == (2.0, 3.0, 4.0, 20.0)
-    assert second.regret == Estimate(3.5, 3.0, 4.0, 3.5, pytest.approx(0.5))
+    assert second.regret == Summary(3.5, 3.0, 4.0, 3.5, pytest.approx(0.5))
     assert second.dictionary_size.median == 6.5
     # One of the two runs recommends nothing, so a mean over the other would not be one over these seeds.
     assert second.simple_regret is None
@@ -50,12 +50,12 @@ def test_numbers_by_hand():
 
 def test_one_seed_has_no_spread_and_what_differs_is_not_mixed():
     (row,) = summarize(A[:1])
-    assert row.regret == Estimate(2.0, 2.0, 2.0, 2.0, None)
+    assert row.regret == Summary(2.0, 2.0, 2.0, 2.0, None)
     assert str(row.regret) == row.regret.mean_and_error == "2"
     assert "its mean" not in render([row])
     # Problems with other best means are compared by what is missed.
     runs = [record(seed, "A", best_mean=10.0 * seed, recommended_mean=10.0 * seed - 0.5) for seed in range(3)]
-    assert summarize(runs)[0].simple_regret == Estimate(0.5, 0.5, 0.5, 0.5, 0.0)
+    assert summarize(runs)[0].simple_regret == Summary(0.5, 0.5, 0.5, 0.5, 0.0)
     longer, other = record(0, "A", rounds=8, recorded_rounds=[4, 8]), record(0, "A", settings={"beta": 1.0})
     groups = [(algorithm, len(runs)) for (_, algorithm), runs in group([*A, longer, other]).items()]
     assert groups == [("A", 3), ("A (2)", 1), ("A (3)", 1)]
@@ -100,7 +100,7 @@ def test_the_interval_of_the_median_is_that_of_the_sign_test(n):
     ],
 )
 def test_digits_follow_the_spread(numbers, median, mean):
-    value = Estimate(*numbers)
+    value = Summary(*numbers)
     assert (str(value), value.mean_and_error) == (median, mean)
 
 

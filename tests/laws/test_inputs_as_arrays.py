@@ -14,8 +14,8 @@ from test_odd_arguments import TAKERS as ALL
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.environments import BoxFunction, FiniteArms, LoggedInteractions
-from torch_kbandits.experiments import replay_log
+from torch_kbandits.environments import BoxFunction, FiniteArms
+from torch_kbandits.evaluation import Log, ips, replay_log
 from torch_kbandits.serving import Service
 
 ARMS, REWARDS = data(12, 2, 1)
@@ -63,10 +63,11 @@ def told(bandit, *args, **words):
 
 
 def logged(form):
-    ones = torch.ones(len(REWARDS), dtype=DOUBLE)
-    log = LoggedInteractions(form(ARMS), form(ARMS.round()), form(REWARDS), propensities=ones)
-    player = bandit(kb.ContextualActions(log.action_set, context_dim=2))
-    return replay_log(player, log, seed=0).mean
+    rows = [0, 1, 2] * (len(REWARDS) // 3)
+    log = Log(rows, form(REWARDS), form(torch.ones(len(rows), dtype=DOUBLE)), form(ARMS), actions=form(ARMS[:3]))
+    player = bandit(kb.ContextualActions(log.actions, context_dim=2))
+    found = ips(log=log, target_probabilities=form(torch.ones(len(rows), 3, dtype=DOUBLE) / 3))
+    return found.value, replay_log(player, log, seed=0).rows.tolist()
 
 
 def numbers(value):
@@ -115,7 +116,7 @@ TAKERS = {
     "discretization": lambda form: kb.DiscretizedThompsonSampling(MODEL, form(ARMS), seed=0).maximizers(),
     "environment": lambda form: FiniteArms(form(ARMS), form(REWARDS), 0.1, seed=0).pull(form(ARMS[:2]), 0),
     "box function": lambda form: BoxFunction(reward, form(UNIT), 2.0, 0.1, seed=0).pull(form(ARMS[:2]), 0),
-    "replay_log": logged,
+    "logs": logged,
 }
 #: Forms that say less than there is to say: of rows, and of what is no number.
 NOT_SO = {("tell a failure", "nullable frame"), ("tell a failure", "array of the other byte order")}

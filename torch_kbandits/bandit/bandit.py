@@ -27,11 +27,12 @@ from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.state import State
-from torch_kbandits.bandit.suggestions import Slate, Suggestion, actions_of
+from torch_kbandits.bandit.suggestions import Slate, Suggestion
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
+from torch_kbandits.evaluation.log import Log
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.shallow import changed
@@ -257,6 +258,7 @@ class Bandit(KeptBandit, BanditReports):
         candidates: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
+        log: Log | None = None,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
@@ -285,6 +287,8 @@ class Bandit(KeptBandit, BanditReports):
             failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
                 did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
                 others are to fail is learned; see ``failure_probability``.
+            log: what another policy played, in place of the others: its rows that have a reward, in one round. They
+                need no weights; see "Learning from logs". Points that are pending stay so.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
@@ -293,15 +297,11 @@ class Bandit(KeptBandit, BanditReports):
         After an error the bandit is as it was.
         """
         start, state = perf_counter(), without_expired(self._config, self._state)
-        if ids is not None:
-            places = self._places(state, ids, x, context, rows, candidates)
-            X = state.ledger.pending.points[places]
-        elif rows is None and candidates is None:
-            X, places = state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
+        if log is not None:
+            X, y, time = self._logged(log, state, x, y, context, time, ids, rows, candidates)
+            places = [-1] * len(X)
         else:
-            x, noted = actions_of(self.candidates, rows, candidates, x)
-            X = self.candidates.points(x, context, 0.0)
-            X, places = state.ledger.pending.found(X, self._config.own_columns, noted)
+            X, places = self._told(state, x, context, ids, rows, candidates)
         before = self._state.ledger
         self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
         self._notify(before, None, state.ledger.pending, places)
@@ -401,14 +401,6 @@ class Bandit(KeptBandit, BanditReports):
         self._become(changed(state, ledger=ledger))
         self._notify(before)
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
-
-    def _places(self, state: State, ids: Any, *others: Any) -> list[int]:
-        """Return the places of pending points by their ids, in place of which nothing else may be given."""
-        if any(each is not None for each in others):
-            raise InputError("Give either x or rows (and their context) or ids, not both: an id names its point.")
-        expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
-        expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
-        return state.ledger.pending_rows(ids, expires)
 
     def _learn(self, state: State, X: Tensor, rows: Sequence[int], start: float, **said: Any) -> None:
         """Take over what is known once points (q, d) are told, rows of what is pending or -1; it began in seconds."""

@@ -19,11 +19,12 @@ from torch_kbandits.bandit.learning import over_others, replayed, restarted
 from torch_kbandits.bandit.reports import synchronize
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.state import State
-from torch_kbandits.bandit.suggestions import Suggestion
+from torch_kbandits.bandit.suggestions import Suggestion, actions_of
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of, table_of, with_table
 from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.evaluation.log import Log
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger, Pending
@@ -233,6 +234,35 @@ class KeptBandit:
         if clips and (said := said_of_clipping(self._state, after)) is not None:
             self._warned_of_clipping = True  # first, since a warning may be an error
             warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel)
+
+    def _told(
+        self, state: State, x: Any, context: Any, ids: Any, rows: Any, candidates: Any
+    ) -> tuple[Tensor, list[int]]:
+        """Return points told (q, d) and their places among what is pending, or -1, given by x, rows or ids."""
+        if ids is not None:
+            places = self._places(state, ids, x, context, rows, candidates)
+            return state.ledger.pending.points[places], places
+        noted = ()
+        if rows is not None or candidates is not None:
+            x, noted = actions_of(self.candidates, rows, candidates, x)
+        return state.ledger.pending.found(self.candidates.points(x, context, 0.0), self._config.own_columns, noted)
+
+    def _places(self, state: State, ids: Any, *others: Any) -> list[int]:
+        """Return the places of pending points by their ids, in place of which nothing else may be given."""
+        if any(each is not None for each in others):
+            raise InputError("Give either x or rows (and their context) or ids, not both: an id names its point.")
+        expiry, hint = self._config.expire_after, ", time=..." if state.clock.matters else ""
+        expires = None if expiry is None else f"{expiry}, and tell(x, y{hint}) learns it late"
+        return state.ledger.pending_rows(ids, expires)
+
+    def _logged(self, log: Any, state: State, *others: Any) -> tuple[Tensor, Tensor, Any]:
+        """Return points (q, d), rewards and times of the rows of a log that have one; nothing else may be given."""
+        checks.instance("log", log, Log, "a Log of torch_kbandits.evaluation")
+        if any(each is not None for each in others):
+            raise InputError("Give either a log or points with their rewards (x, y, context, time, ids), not both.")
+        known = log.rewarded
+        X = self.candidates.points(known.played, known.contexts, 0.0).detach().clone()
+        return X, known.rewards, known.times if state.clock.matters else None
 
 
 synchronize(KeptBandit)

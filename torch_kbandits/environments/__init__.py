@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch_kbandits.environments.problems import FiniteArms as FiniteArms
     from torch_kbandits.environments.problems import SensorReplay as SensorReplay
     from torch_kbandits.environments.problems import replayed_arms as replayed_arms
-    from torch_kbandits.environments.recorded import LoggedInteractions as LoggedInteractions
     from torch_kbandits.environments.recorded import hpolib as hpolib
     from torch_kbandits.environments.recorded import sensor_replay as sensor_replay
     from torch_kbandits.environments.recorded import sensors as sensors

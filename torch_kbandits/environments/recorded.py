@@ -1,9 +1,8 @@
-"""Problems that were recorded: sensors of a CSV file, trained networks; and logs of other policies."""
+"""Problems that were recorded: sensors of a CSV file, trained networks."""
 
 import csv as csv_format
 import math
 import pickle
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from itertools import product
@@ -88,68 +87,6 @@ def hpolib(dataset: str = "protein_structure", *, seed: int) -> FiniteArms:
     records = (records - means.mean()) / means.std(correction=0)
     variance, kernel = float(records.var(1, correction=0).mean()), stationary_kernel("matern-2.5", 1.2)
     return replayed_arms(arms.clone(), records, seed, simultaneous=False, kernel=kernel, regularization=variance)
-
-
-@dataclass(frozen=True, eq=False)
-class LoggedInteractions:
-    """Interactions of a logging policy with the world, in order; one set of actions for all of them.
-
-    Args:
-        contexts: (n, c), n >= 1.
-        actions: what was played: rows (n, a) like the contexts in dtype, or positions (n,) of dtype torch.int64 in a
-            list of actions, which then are the rows of the identity, as many as the largest position says.
-        rewards: (n,), what came of them, in reward units.
-        propensities: (n,) in (0, 1], the probability with which the logging policy chose the action in the context.
-    """
-
-    contexts: Tensor
-    actions: Tensor
-    rewards: Tensor
-    propensities: Tensor
-
-    def __post_init__(self) -> None:
-        contexts = checks.listed_points("contexts", self.contexts)
-        object.__setattr__(self, "contexts", contexts)
-        n = len(contexts)
-        for name in ("rewards", "propensities"):
-            value = checks.same_kind(name, checks.floating_tensor(name, getattr(self, name), contexts), contexts)
-            if value.shape != (n,):
-                raise InputError(f"{name} must be ({n},) like the contexts, got {checks.describe(value)}.")
-            object.__setattr__(self, name, checks.finite(name, value))
-        object.__setattr__(self, "actions", self._checked_actions(n))
-        if outside := true_rows((self.propensities <= 0.0) | (self.propensities > 1.0)):
-            first = f"row {outside[0]} with {float(self.propensities[outside[0]])}"
-            raise InputError(f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is {first}.")
-
-    def __len__(self) -> int:
-        return len(self.contexts)
-
-    @property
-    def action_set(self) -> Tensor:
-        """The distinct actions (A, a), in order of their positions or else sorted; give these to a bandit."""
-        if self.actions.dim() == 2:
-            return torch.unique(self.actions, dim=0)
-        return torch.eye(int(self.actions.max()) + 1, dtype=self.contexts.dtype, device=self.contexts.device)
-
-    @property
-    def action_rows(self) -> Tensor:
-        """What was played, as rows (n, a) of ``action_set``."""
-        return self.actions if self.actions.dim() == 2 else self.action_set[self.actions]
-
-    def _checked_actions(self, n: int) -> Tensor:
-        actions = self.actions
-        given = None if isinstance(actions, Tensor) else checks.listed("actions", actions)
-        if isinstance(given, list) and all(type(each) is int for each in given):
-            actions = torch.tensor(given, dtype=torch.int64, device=self.contexts.device)
-        is_rows = not isinstance(actions, Tensor) or actions.dtype != torch.int64
-        if is_rows:
-            actions = checks.points("actions", actions, like=self.contexts)
-        if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
-            hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
-            raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
-        for row in [] if is_rows else true_rows(actions < 0):
-            raise InputError(f"positions must be at least 0; row {row} has {int(actions[row])}.")
-        return actions
 
 
 # ---------------------------------------------------------------- inside

@@ -65,8 +65,9 @@ class Log:
         for name in ("contexts", "ids", *(("actions",) if isinstance(self.actions, tuple) else ())):
             if (column := getattr(self, name)) is not None and len(column) != n:
                 raise InputError(f"{name} must be one for each of the {n} rows, got {len(column)}.")
-        object.__setattr__(self, "num_actions", self._counts(n))
-        refuse("rows", rows, (rows < 0) | (rows >= self.num_actions), "at least 0 and below the number of actions")
+        counts = self._counts(n)
+        object.__setattr__(self, "num_actions", counts)
+        refuse("rows", rows, (rows < 0) | (rows >= counts), "at least 0 and below the number of actions")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,6 +94,8 @@ class Log:
         """Return the log of some rows, at least one: a slice, their numbers, or a mask (n,)."""
         kept = torch.arange(len(self))[which if isinstance(which, slice) else torch.as_tensor(which)]
         numbers = kept.tolist()
+        if not numbers:
+            raise InputError("No row of the log is left, and a log has one at least.")
         words: dict[str, Any] = {}
         for name in ("rows", "rewards", "propensities", "contexts", "times", "ids", "slates"):
             column = getattr(self, name)
@@ -118,6 +121,14 @@ class Log:
         if len(counts) not in (1, n):
             raise InputError(f"num_actions must be one for all or for each of the {n} rows, got {len(counts)}.")
         return counts.expand(n)
+
+
+def require_rewards(log: Any) -> None:
+    """Refuse what is no log, and logs in which rewards are missing."""
+    checks.instance("log", log, Log, "a Log")
+    if missing := int(log.rewards.isnan().sum()):
+        advice = "log.rewarded leaves them out; where no news means no reward, make the log with 0"
+        raise InputError(f"{missing} of {len(log)} rewards of the log are missing: {advice}.")
 
 
 def numbers(name: str, values: Any, n: int | None = None, *, may_miss: bool = False) -> Tensor:

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from torch_kbandits.experiments.spec import load_spec as load_spec
     from torch_kbandits.experiments.spec import parse_spec as parse_spec
     from torch_kbandits.experiments.summary import Difference as Difference
-    from torch_kbandits.experiments.summary import Estimate as Estimate
     from torch_kbandits.experiments.summary import Record as Record
     from torch_kbandits.experiments.summary import Row as Row
+    from torch_kbandits.experiments.summary import Summary as Summary
     from torch_kbandits.experiments.summary import render as render
     from torch_kbandits.experiments.summary import summarize as summarize
-    from torch_kbandits.experiments.trial import Replay as Replay
     from torch_kbandits.experiments.trial import Trace as Trace
     from torch_kbandits.experiments.trial import play as play
-    from torch_kbandits.experiments.trial import replay_log as replay_log
     from torch_kbandits.experiments.trial import run_one as run_one
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

@@ -68,7 +68,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Summary:
     """What some seeds say of a number: its median and mean.
 
     Attributes:
@@ -128,10 +128,10 @@ class Row:
     algorithm: str
     rounds: int
     seeds: int
-    regret: Estimate
-    simple_regret: Estimate | None
-    seconds: Estimate
-    dictionary_size: Estimate
+    regret: Summary
+    simple_regret: Summary | None
+    seconds: Summary
+    dictionary_size: Summary
     difference: Difference | None = None
 
 
@@ -154,13 +154,13 @@ def versions() -> dict[str, str]:
     return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def summary_of(values: Sequence[float]) -> Summary:
     """Return what at least one value says."""
     n, lower, upper = len(values), min(values), max(values)
     if n >= _QUARTILES_FROM:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
     error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
-    return Estimate(statistics.median(values), lower, upper, math.fsum(values) / n, error)
+    return Summary(statistics.median(values), lower, upper, math.fsum(values) / n, error)
 
 
 def difference(values: Sequence[float]) -> Difference:
@@ -215,10 +215,10 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
         regret, seconds, size = (
-            estimate([getattr(run, name)[-1] for run in runs])
+            summary_of([getattr(run, name)[-1] for run in runs])
             for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
         )
-        missed = estimate(simple) if len(simple) == len(runs) else None
+        missed = summary_of(simple) if len(simple) == len(runs) else None
         known = (environment, algorithm, runs[0].rounds, len(runs), regret, missed, seconds, size)
         rows.append(Row(*known, difference(apart) if apart else None))
     return rows

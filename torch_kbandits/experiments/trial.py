@@ -1,4 +1,4 @@
-"""A bandit plays an environment, or the log of another policy; and one run of an experiment, which is recorded."""
+"""A bandit plays an environment; and one run of an experiment, which is recorded."""
 
 import inspect
 import time
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
@@ -20,7 +19,6 @@ from torch_kbandits.environments import (
     ContextualEnvironment,
     DynamicEnvironment,
     Environment,
-    LoggedInteractions,
 )
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
@@ -28,8 +26,8 @@ from torch_kbandits.experiments import registry
 from torch_kbandits.experiments.references import EnvironmentExpert
 from torch_kbandits.experiments.registry import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.spec import Trial
-from torch_kbandits.experiments.summary import Estimate, Record, estimate, versions
-from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.experiments.summary import Record, versions
+from torch_kbandits.numerics.random import seed_for
 
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
@@ -46,22 +44,6 @@ class Trace:
     regret: list[float]
     seconds: list[float]
     dictionary_size: list[int]
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """What a replay found.
-
-    Args:
-        rewards, rows: (m,), of the rounds that the bandit played, and the interactions of the log that they are from.
-        accepted: the interactions on which the bandit was asked.
-        mean: of the rewards, None if there are none; its error is right for a bandit that has stopped learning.
-    """
-
-    rewards: Tensor
-    rows: Tensor
-    accepted: int
-    mean: Estimate | None
 
 
 def play(
@@ -107,43 +89,6 @@ def play(
             trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
     trace.regret.extend(torch.tensor(regrets, dtype=torch.float64).cumsum(0)[trace.rounds].tolist())
     return trace
-
-
-def replay_log(bandit: Bandit, log: LoggedInteractions, *, seed: int, center: float = 0.0) -> Replay:
-    """Let a bandit play the interactions of a log on which it agrees with the logging policy.
-
-    The bandit is asked in the logged context. If it chooses the logged action it is told the reward, which is a round;
-    otherwise the ask is forgotten. An interaction of propensity p is accepted with probability p₀ / p, where p₀ is the
-    smallest propensity of the log: then any action matches with probability p₀, and the rounds are as good as rounds
-    played in the world, if contexts and rewards are drawn independently.
-
-    Source: Li, Chu, Langford and Wang, WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that
-    are not uniform; about p₀ of the log is played, 1 / A of a uniform one.
-
-    Args:
-        bandit: made with ``log.action_set`` as its actions.
-        log: as it was played.
-        seed: addresses which interactions are accepted, by their position in the log.
-        center: constant to subtract from rewards before they are told.
-
-    Cost: an ask for each accepted interaction, a tell for each round.
-    """
-    checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
-    seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
-    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
-    accepted = (uniform * log.propensities.double().cpu() < float(log.propensities.min())).nonzero().flatten().tolist()
-    actions, matched = log.action_rows, list[int]()
-    for row in accepted:
-        context = log.contexts[row]
-        chosen = bandit.ask(context=context)
-        if torch.equal(chosen, actions[row : row + 1]):
-            bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
-            matched.append(row)
-        else:
-            bandit.forget(chosen, context=context)
-    rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
-    rewards = log.rewards[rows]
-    return Replay(rewards, rows, len(accepted), estimate(rewards.tolist()) if matched else None)
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
