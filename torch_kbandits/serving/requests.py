@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from torch import Tensor
-
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
 
@@ -95,12 +93,6 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
     if operation == "tell" and "y" not in words and not words.get("failed"):
         raise InputError('y is missing: give a reward for each point, or "failed": true.')
     return words
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: tensors as lists, what JSON lacks as text, numbers that are none as null."""
-    text = json.dumps(value, default=lambda each: each.tolist() if isinstance(each, Tensor) else str(each))
-    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _date(time: Any) -> Any:

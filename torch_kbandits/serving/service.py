@@ -16,12 +16,13 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.callbacks import plain
 from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import locked, put_in_place, read_whole
 from torch_kbandits.plotting.section import moments
 from torch_kbandits.serving.journal import Journal, identity
-from torch_kbandits.serving.requests import RefusedError, arguments, identified, plain, time_of
+from torch_kbandits.serving.requests import RefusedError, arguments, identified, time_of
 
 #: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
 COMPACT_AFTER = 1000
