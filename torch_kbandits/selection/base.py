@@ -22,15 +22,18 @@ from torch_kbandits.acquisition import (
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.loops import score_loops
+from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.selection.choosing import Choice, best_of, lots, shares, spread_out
+from torch_kbandits.selection.propensities import Choice, shares, spread_out
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -392,3 +395,26 @@ def required(domain: Domain | None) -> Domain:
     if domain is None:
         raise InputError("Contextual actions are chosen from in a round: its domain is missing.")
     return domain
+
+
+def best_of(
+    scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
+) -> tuple[int | Tensor, Callable[[], float]]:
+    """Return the position of the highest score (A,), maybe as (1,), for which nobody has waited, and what returns it.
+
+    Scores that differ by rounding only are broken at random. Without ``tie_rank`` the round decides: actions differ
+    from round to round, so there is no order of all.
+    """
+    if on_cpu_without_grad(scores, beta, kernel_bound):
+        share = ROUNDING_SHARE[kernel_bound.dtype]
+        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
+        if is_alone:
+            return row, partial(float, best)
+    ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
+    best = scores.max()
+    return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item
+
+
+def lots(number: int, seed: int) -> Tensor:
+    """Return the order in which a round breaks ties between so many arms, (A,)."""
+    return torch.rand(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu")

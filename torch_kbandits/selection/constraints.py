@@ -13,7 +13,6 @@ from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
 from torch_kbandits.selection.base import FantasyPosterior, Surrogate
-from torch_kbandits.selection.choosing import Choice
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -23,6 +22,7 @@ from torch_kbandits.selection.objectives import (
     moments_at,
     parts_of,
 )
+from torch_kbandits.selection.propensities import Choice
 from torch_kbandits.selection.search import BoxCube, cube_of
 
 _LATEST = 64  # of the points played so many, the latest, are where a search of what is allowed starts

@@ -1,16 +1,13 @@
-"""Which of listed candidates is chosen by scores, and with what probability each is."""
+"""With what probability each of listed candidates is chosen."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, ThompsonRule
-from torch_kbandits.loops import score_loops
-from torch_kbandits.loops.compiled import on_cpu_without_grad
-from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, seed_for, tie_width
+from torch_kbandits.numerics.random import seed_for, tie_width
 from torch_kbandits.numerics.shallow import shallow_copy
 
 
@@ -20,24 +17,6 @@ class Choice(NamedTuple):
     row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
     probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
     is_dear: bool = False  # whether that costs many choices
-
-
-def best_of(
-    scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
-) -> tuple[int | Tensor, Callable[[], float]]:
-    """Return the position of the highest score (A,), maybe as (1,), for which nobody has waited, and what returns it.
-
-    Scores that differ by rounding only are broken at random. Without ``tie_rank`` the round decides: actions differ
-    from round to round, so there is no order of all.
-    """
-    if on_cpu_without_grad(scores, beta, kernel_bound):
-        share = ROUNDING_SHARE[kernel_bound.dtype]
-        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
-        if is_alone:
-            return row, partial(float, best)
-    ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
-    best = scores.max()
-    return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item
 
 
 def shares(beta: Tensor, kernel_bound: Tensor, scores: Tensor) -> Tensor:
@@ -69,8 +48,3 @@ def counted(
         return counts.double() / len(rows)
 
     return Choice(choice.row, probabilities, is_dear=True)
-
-
-def lots(number: int, seed: int) -> Tensor:
-    """Return the order in which a round breaks ties between so many arms, (A,)."""
-    return torch.rand(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu")
