@@ -1,8 +1,10 @@
-"""Asking and telling: a bandit made of pieces, how it batches, adapts and is saved."""
+"""Asking and telling: a bandit made of pieces, how it batches, adapts and is saved, and who is told of it."""
 
 from torch_kbandits.bandit.bandit import Bandit
 from torch_kbandits.bandit.batches import BatchRule, GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.bandit.callbacks import Callback, JSONLog, Told
 from torch_kbandits.bandit.health import Health
 from torch_kbandits.bandit.suggestions import Suggestion
 
-__all__ = ["Bandit", "BatchRule", "GlobalBatchRule", "Health", "LocalBatchRule", "StayRule", "Suggestion"]
+__all__ = ["Bandit", "BatchRule", "Callback", "GlobalBatchRule", "Health", "JSONLog", "LocalBatchRule", "StayRule"]
+__all__ += ["Suggestion", "Told"]

@@ -14,6 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.callbacks import Callbacks
 from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.health import (
@@ -145,6 +146,7 @@ class Bandit(KeptBandit, BanditReports):
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
+        self._callbacks = Callbacks()
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             warn_of_failing(self._config, self._state, 3 if type(self).__init__ is Bandit.__init__ else 5)
@@ -215,16 +217,18 @@ class Bandit(KeptBandit, BanditReports):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
-        if details or distinct is not False or exclude is not None:
+        is_noted = details or (remember and self._callbacks.hear_asks)
+        if is_noted or distinct is not False or exclude is not None:
             wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
-            slate = Slate(exclude, distinct=distinct, states=details or wanted, spares=not wanted)
+            slate = Slate(exclude, distinct=distinct, states=is_noted or wanted, spares=not wanted)
         X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
-        actions = self.candidates.actions(X.clone())
+        actions, before, found = self.candidates.actions(X.clone()), self._state.ledger, None
+        if slate is not None and is_noted:
+            found = slate.suggestion(actions, X, state, self.candidates, is_pending=remember)
         if remember:
             self._become(state, ahead)
-        if slate is None or not details:
-            return actions
-        return slate.suggestion(actions, state.ledger.pending.ids[-len(X) :] if remember else (), self.candidates)
+            self._notify(before, found)
+        return found if details else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -298,7 +302,9 @@ class Bandit(KeptBandit, BanditReports):
             places = [-1] * len(X)
         else:
             X, places = self._told(state, x, context, ids, rows, candidates)
+        before = self._state.ledger
         self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
+        self._notify(before, None, state.ledger.pending, places)
 
     def run(
         self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
@@ -325,14 +331,18 @@ class Bandit(KeptBandit, BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT))
-            before, told, now = self._state.ledger, pull(self.candidates.actions(X.clone())), self._state.ledger
+            slate = Slate(spares=not self._config.states_propensities) if self._callbacks.hear_asks else None
+            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate)
+            before, action = self._state.ledger, self.candidates.actions(X.clone())
+            told, now = pull(action), self._state.ledger
             counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
             if now.pending is not before.pending or counts[0] != counts[1]:
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
             said = _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}
             self._cached_fantasy = state, ahead
-            self._learn(state, X, [len(state.ledger.pending.ids) - 1], perf_counter(), **said)
+            asked, last = state.ledger.pending, len(state.ledger.pending.ids) - 1
+            self._learn(state, X, [last], perf_counter(), **said)
+            self._notify(before, slate and slate.suggestion(action, X, state, self.candidates), asked, [last])
             played.append(X)
         return self.candidates.actions(torch.cat(played))
 
@@ -385,13 +395,11 @@ class Bandit(KeptBandit, BanditReports):
         return X, state, ahead
 
     def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None, *noted: Any) -> tuple[int, ...]:
-        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids.
-
-        Noted are their rows and propensities, if these are known.
-        """
+        """Make points (q, d) pending at a time, with stages, rows and propensities if known; return their ids."""
         state = without_expired(self._config, self._state.at(clock))
-        ledger = state.ledger.with_asked(X, state.now, stages, *noted)
+        ledger, before = state.ledger.with_asked(X, state.now, stages, *noted), self._state.ledger
         self._become(changed(state, ledger=ledger))
+        self._notify(before)
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
     def _learn(self, state: State, X: Tensor, rows: Sequence[int], start: float, **said: Any) -> None:

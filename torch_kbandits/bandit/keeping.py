@@ -1,9 +1,10 @@
-"""How a bandit goes on: saved and loaded, after a restart, or from the history of another one."""
+"""How a bandit goes on: saved and loaded, after a restart, from the history of another one; and who is told of it."""
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from logging import Logger, LoggerAdapter
 from os import PathLike
 from typing import Any, Self, cast
 
@@ -11,13 +12,14 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.callbacks import Callback, Callbacks, JSONLog, Told, checked_callback
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.health import said_of_clipping
 from torch_kbandits.bandit.learning import over_others, replayed, restarted
 from torch_kbandits.bandit.reports import synchronize
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.state import State
-from torch_kbandits.bandit.suggestions import actions_of
+from torch_kbandits.bandit.suggestions import Suggestion, actions_of
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of, table_of, with_table
@@ -25,11 +27,12 @@ from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.evaluation.log import Log
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.selection import FantasyPosterior
 
 
 class KeptBandit:
-    """What a bandit takes over from elsewhere: what another one knew, and that nothing counts any more."""
+    """What a bandit takes over from elsewhere, as what another one knew, and what others get to know of it."""
 
     candidates: Candidates
     _config: BanditConfig
@@ -37,6 +40,7 @@ class KeptBandit:
     _cached_fantasy: tuple[State, FantasyPosterior] | None
     _diagnostics: tuple[str, ...]
     _warned_of_clipping: bool
+    _callbacks: Callbacks
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; the history keeps it.
@@ -159,6 +163,61 @@ class KeptBandit:
         state = replayed(self._config, self._state, history)
         self._warn_of_fits(state, 4)
         self._become(changed(state, clock=state.clock.undecided))
+
+    @property
+    def callbacks(self) -> tuple[Callback, ...]:
+        """Who is told of each ask and tell, in the order added; no part of the state: copies and files have none."""
+        return tuple(self._callbacks)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Tell a callback of each ask and tell from now on, after those that there are; see ``Callback``."""
+        self._callbacks = Callbacks((*self._callbacks, checked_callback(callback)))
+
+    def remove_callback(self, callback: Callback) -> None:
+        """Tell a callback nothing any more; an ``InputError`` if it is not among ``callbacks``."""
+        if all(each is not callback for each in self._callbacks):
+            raise InputError(f"{checks.shown(callback)} is not among the {len(self._callbacks)} callbacks.")
+        self._callbacks = Callbacks(each for each in self._callbacks if each is not callback)
+
+    def log_to(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> JSONLog:
+        """Log each ask and tell from now on, a line of JSON for each point, which ``evaluation.read_log`` reads.
+
+        Lines are handed to the system whole and at once: a process that is killed loses none. Those that cannot be
+        written are kept, with a warning, and written before the next ones; the bandit goes on whatever happens.
+
+        Args:
+            where: the path of a file, which is made if it is not there and appended to if it is; or a logger, which
+                gets each line as a message of level INFO.
+            contexts: whether lines have contexts and actions themselves, not only a digest and a row.
+
+        Returns:
+            The callback that writes, for ``remove_callback``.
+
+        Raises:
+            FileError: if the file cannot be written.
+
+        Cost: of each ask that of ``details=True``, and an append to a file.
+        """
+        self.add_callback(log := JSONLog(where, contexts=contexts))
+        return log
+
+    def _notify(
+        self,
+        before: Ledger,
+        found: Suggestion | None = None,
+        asked: Pending | None = None,
+        places: Sequence[int] = (),
+    ) -> None:
+        """Tell callbacks what was asked, and what was told since a ledger: of places in what was pending, or -1."""
+        if not self._callbacks:
+            return
+        if found is not None:
+            self._callbacks.notify("on_ask", self, found)
+        told = self._state.ledger.history_since(before.num_observations).copied(self.candidates.device)
+        if number := len(told.X):
+            ids = [asked.ids[place] if asked is not None and place >= 0 else None for place in places]
+            expired = before.pending.ids[: number - len(ids)]  # as failed: those asked for first
+            self._callbacks.notify("on_tell", self, Told((*expired, *ids), told))
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""

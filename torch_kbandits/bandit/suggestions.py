@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import ArmSource, Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of
@@ -30,6 +31,9 @@ class Suggestion(NamedTuple):
             it; see ``Bandit.propensities``. None where candidates are not listed in one process, and where counting
             would cost many choices, unless ``EpsilonGreedy`` says that they are wanted: by Thompson sampling of more
             than 2,000 candidates, of several objectives and of families that draw or eliminate hypotheses.
+        points: as ``Bandit.history`` has them, (q, d): the context, then the action.
+        time: when they were chosen, as ``Bandit.now``.
+        actions: of which rows are, (A, a), where they differ from round to round; None where they stay.
     """
 
     x: Any
@@ -38,7 +42,10 @@ class Suggestion(NamedTuple):
     names: tuple[str, ...] | None
     mean: Tensor
     std: Tensor
-    propensities: Tensor | None = None
+    propensities: Tensor | None
+    points: Tensor
+    time: float
+    actions: Tensor | None
 
 
 class Slate:
@@ -60,6 +67,7 @@ class Slate:
 
     _listing: Listing | None
     _source: ArmSource | None  # of arms that are split
+    _brought: Tensor | None  # points (A, d) of the actions that a round brought
     _barred: Tensor  # points (k, d) that may not be chosen again, of candidates that stay
 
     def __init__(
@@ -70,6 +78,7 @@ class Slate:
 
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
         """Return what may be played of a round's domain, given the actions that the round brought, if any."""
+        self._brought = None if brought is None else domain.arms
         self._listing = listing = listing_of(candidates, brought, domain.arms)
         self._source = cast(Any, candidates).source if candidates.is_split else None
         self._barred = candidates.example[:0]
@@ -135,8 +144,10 @@ class Slate:
             return domain.without(rows, cast(Listing, self._listing).size)
         return replace(domain, avoided=points if domain.avoided is None else torch.cat([domain.avoided, points]))
 
-    def suggestion(self, x: Any, ids: tuple[int, ...], candidates: Candidates) -> Suggestion:
-        """Return what is said of the points that were chosen."""
+    def suggestion(
+        self, x: Any, X: Tensor, state: State, candidates: Candidates, *, is_pending: bool = True
+    ) -> Suggestion:
+        """Return what is said of points X (q, d), asked for as x: the last that are pending, or none of these."""
         mean, variance = (torch.cat(each).to(candidates.device) for each in zip(*self._moments, strict=True))
         listing, names, rows = self._listing, None, None
         if listing is not None:
@@ -144,7 +155,10 @@ class Slate:
             names = listing.names and tuple(listing.names[row] for row in self.rows)
         stated = not all(map(math.isnan, self.propensities))
         chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if stated else None
-        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt(), chosen)
+        actions = None if self._brought is None else candidates.actions(self._brought)
+        ids, points = state.ledger.pending.ids[-len(X) :] if is_pending else (), X.to(candidates.device, copy=True)
+        std = variance.clamp_min(0.0).sqrt()
+        return Suggestion(x, ids, rows, names, mean, std, chosen, points, state.now, actions)
 
 
 def actions_of(candidates: Candidates, rows: Any, brought: Any, x: Any) -> tuple[Tensor, list[int]]:

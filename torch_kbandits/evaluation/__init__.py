@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch_kbandits.evaluation.policies import cross_fitted_rewards as cross_fitted_rewards
     from torch_kbandits.evaluation.policies import predicted_rewards as predicted_rewards
     from torch_kbandits.evaluation.policies import target_probabilities as target_probabilities
+    from torch_kbandits.evaluation.reading import read_log as read_log
     from torch_kbandits.evaluation.replay import Replay as Replay
     from torch_kbandits.evaluation.replay import replay_log as replay_log
 else:
