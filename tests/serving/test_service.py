@@ -477,7 +477,7 @@ def test_files_that_others_touch_end_the_service_before_anything_is_lost(ending,
 
 def a_journal(*payloads):
     """The bytes of a journal of these payloads, written from its description: checksums fit."""
-    content = b"torch_kbandits journal 1\n"
+    content = b"torch_kbandits journal 2\n"
     digest = hashlib.blake2b(content, digest_size=8).digest()
     for payload in payloads:
         digest = hashlib.blake2b(digest + payload, digest_size=8).digest()

@@ -217,7 +217,7 @@ class Bandit(KeptBandit, BanditReports):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
-        is_noted = details or (remember and self.callbacks.hear_asks)
+        is_noted = details or bool(remember and self.callbacks and self.callbacks.hear_asks)
         if is_noted or distinct is not False or exclude is not None:
             wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
             slate = Slate(exclude, distinct=distinct, states=is_noted or wanted, spares=not wanted)

@@ -185,9 +185,7 @@ class _Choices(NamedTuple):
             said.append(f"The mean of the weights is {1.0 + off:.3g} and should be 1: {advice}.")
         counted = _effective(weights) * _effective(self.rewards) / len(weights)
         if counted < _FEWEST:
-            size = (
-                f"an effective sample of {_effective(weights):.3g} of {len(weights)} rows, where not all earn something"
-            )
+            size = f"an effective sample of {_effective(weights):.3g} of {len(weights)} rows, not all of them paid"
             advice = (
                 "intervals are too short, and one more reward may decide. Log more of what it plays, or use a model"
             )
