@@ -52,7 +52,7 @@ class Slate:
 
     Attributes:
         rows: of the points chosen, (q,), if there is a listing.
-        propensities: of these, (q,), NaN where they are not noted; none if none is to be.
+        propensities: of these, (q,), 0 where they are not noted; none if none is to be.
         probabilities: those of all actions in the last choice, (A,); None if they are not noted.
     """
 
@@ -120,7 +120,7 @@ class Slate:
             self.probabilities = (torch.arange(size, device="cpu") == row).double()
         elif not (self._spares and choice.is_dear):
             self.probabilities = choice.probabilities()
-        self.propensities.append(math.nan if self.probabilities is None else float(self.probabilities[row]))
+        self.propensities.append(0.0 if self.probabilities is None else float(self.probabilities[row]))
 
     def _found(self, x: Tensor, domain: Domain) -> int:
         """Return the first row of a point (1, d), of those that may be played."""
@@ -142,8 +142,9 @@ class Slate:
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        stated = not all(map(math.isnan, self.propensities))
-        chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if stated else None
+        chosen = None
+        if any(self.propensities):
+            chosen = torch.tensor([each or math.nan for each in self.propensities], dtype=torch.float64, device="cpu")
         return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt(), chosen)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import math
 import os
 from collections.abc import Mapping
 from os import PathLike
@@ -273,7 +272,7 @@ class Service:
             checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
             stages = None if record["stages"] is None else torch.tensor(record["stages"], dtype=torch.long)
             propensities = record["propensities"]
-            stated = [math.nan if each is None else each for each in propensities or ()]
+            stated = [each or 0.0 for each in propensities or ()]
             clock = state.clock.moved_to(time_of(record), state.round)
             ids = list(self.bandit._mark(X, clock, stages, record["rows"], stated))
             if ids != record["ids"]:
