@@ -162,6 +162,6 @@ def _may_repeat(
 ) -> bool:
     """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
     first = posterior.pending[:1]
-    if len(first) != 1 or (slate is not None and slate.bars(first)):
+    if len(first) != 1 or (slate is not None and slate.is_left_out(first)):
         return False
     return bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())
