@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import ARMS, CHANGING, KINDS, composed, future, known, make, same, started
-from problems import data, difference, examples, in_a_file, matern, reward
+from problems import data, difference, examples, in_a_file, linear, matern, reward
 
 import torch_kbandits as kb
 from torch_kbandits.candidates.timed import table_of
+from torch_kbandits.confidence import KUCBWidth
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 NEW = data(7, 2, seed=77)[0]
@@ -180,3 +181,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
     for other in (composed(candidates=kb.Arms(in_a_file(ARMS))), make("ek-ucb", candidates=CHANGING)):
         with pytest.raises(kb.InputError, match="in a table in memory"):
             other.add_arms(NEW)
+
+
+def test_what_a_width_reads_of_the_arms_is_that_of_the_final_table(tmp_path):
+    bandit = composed(kernel=linear(), width=KUCBWidth(0.1, 1.0, 0.1))
+    bandit.tell(ARMS[:3], reward(ARMS[:3]))
+    before = float(bandit.beta)
+    bandit.add_arms(9.0 * NEW)
+    bandit.save(tmp_path / "bandit.kb")
+    assert float(bandit.beta) == float(kb.Bandit.load(tmp_path / "bandit.kb").beta) > before
+    bandit.remove_arms(range(60, 67))
+    assert float(bandit.beta) == before

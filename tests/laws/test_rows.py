@@ -130,15 +130,24 @@ def test_equal_actions_are_told_apart_by_row_and_by_id():
 
 def test_excluded_actions_are_as_if_they_were_not_there():
     """Of a rule that draws nothing: the choice among what is left is that of a round that brings no more."""
-    for name in ("ek-ucb", "gp-ei", "gp-pi"):
-        bandit = make(name, candidates=CHANGING)
-        for number in range(12):
-            words = {"context": CONTEXTS[number], "candidates": ARMS[:, :1]}
-            left = [row for row in range(60) if row % 3]
-            asked = bandit.ask(exclude=range(0, 60, 3), remember=False, **words)
-            fewer = bandit.ask(remember=False, context=CONTEXTS[number], candidates=ARMS[left, :1])
+    safe = kb.AtLeast(kb.Outcome("heat", kb.Prior(rbf(0.3), 0.05)), -0.5, safe_seed=ARMS[:4, :1])
+    for name, more in (("ek-ucb", {}), ("gp-ei", {}), ("gp-pi", {}), ("ek-ucb", {"constraints": [safe]})):
+        bandit, moved = make(name, candidates=CHANGING, **more), 0
+        for number in range(16):
+            words = {"context": CONTEXTS[number % 2], "candidates": ARMS[:, :1]}
+            best = [*reward(ARMS[:, :1]).topk(16).indices.tolist(), number]
+            left = [row for row in range(60) if row not in best or row < 3]
+            asked = bandit.ask(exclude=[row for row in best if row >= 3], remember=False, **words)
+            fewer = bandit.ask(remember=False, context=words["context"], candidates=ARMS[left, :1])
             assert number == 0 or torch.equal(asked, fewer), (name, number)  # at first all are equal
-            bandit.tell(rows=number, y=float(reward(ARMS[number : number + 1, :1])), **words)
+            x = bandit.ask(**words)
+            moved += not torch.equal(x, asked)
+            bandit.tell(
+                x,
+                **{"y": reward(x)} | ({"outcomes": {"heat": torch.cos(x[:, 0])}} if more else {}),
+                context=words["context"],
+            )
+        assert moved > 4
 
 
 def test_a_slate_is_the_greedy_one_of_the_dense_posterior():
