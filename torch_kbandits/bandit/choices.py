@@ -102,17 +102,9 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 
 
 def with_chosen(
-    config: BanditConfig,
-    state: State,
-    domain: Domain,
-    known: FantasyPosterior,
-    q: int | None,
-    slate: Slate | None = None,
+    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None, slate: Slate | None
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
-
-    What is to be said of them is noted in a slate that was begun, if there is one.
-    """
+    """Return a posterior with q more points pending, noted in a slate that was begun; of None: as a batch has."""
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -132,13 +124,12 @@ def with_chosen(
     size = _LARGEST_BATCH if q is None else q
     size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        row = None
         if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
-            found, times = ahead.pending[:1], min(again, size - number)
+            found, times, row = ahead.pending[:1], min(again, size - number), None
         else:
             now = first if first is config.acquisition else rule_in(config, state, number)
             found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
-            found, times, row = as_told(candidates, found) if candidates.is_timed else found, 1, sought.row
+            found, times, row = as_told(candidates, found) if candidates.is_timed else found, 1, ahead.row
         if slate is not None:
             times, offer = 1, slate.with_choice(found, row, ahead, offer)
         ahead.add(found, times)

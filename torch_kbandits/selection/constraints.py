@@ -303,10 +303,9 @@ class Playable:
         known.add(outcome.own(offer.chosen(row)), _MANY)
         after = known.offered(own)
         excess = outcome.limit.excess(after.mean[goals], after.variance[goals], outcome.beta, surely=True)
-        if not bool((excess <= 0.0).any()):
-            return None
-        ahead.row = row if self.domain.cube is None else None
-        return offer.chosen(row)
+        reward = ahead.reward if isinstance(ahead, ScalarizedFantasy) else ahead
+        reward.row = row if self.domain.cube is None else None
+        return offer.chosen(row) if bool((excess <= 0.0).any()) else None
 
     def _listed(self, seed: int) -> tuple[Domain, Tensor]:
         """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""

@@ -135,7 +135,6 @@ class ScalarizedFantasy:
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
-        self.row: int | Tensor | None = None  # as of ``FantasyPosterior``
         others = (member for member in objectives.members if member.place)
         self._others = {each.place: each.surrogate.fantasized(each.own(each.pending)) for each in others}
 
@@ -154,15 +153,13 @@ class ScalarizedFantasy:
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
         if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
-            x = self.reward.choose(rule, beta, seed, domain)
-            self.row = self.reward.row
-            return x
+            return self.reward.choose(rule, beta, seed, domain)
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
             if rows is not None:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
             row = self._best(scores, seed, ranks)
-            self.row = row = row if rows is None else rows[row]
+            self.reward.row = row = row if rows is None else rows[row]
             return self.reward.offered(domain).chosen(row)
         models = [cast(Any, ahead).model for ahead in self._aheads()]
         if domain.bounds is not None and isinstance(rule, ThompsonRule):
