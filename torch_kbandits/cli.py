@@ -225,6 +225,7 @@ def look(
 @click.option("--token-file", type=_PATH, help="With the token; else KBANDITS_TOKEN, if it is set.")
 @click.option("--max-request", default=2**20, show_default=True, help="Bytes of the body of a request.")
 @click.option("--compact-after", default=1000, show_default=True, help="Changes until the bandit is saved whole.")
+@click.option("--log", type=_PATH, help="Append a line of JSON for each ask and tell, as Bandit.log_to does.")
 def serve(bandit: Path, token_file: Path | None, compact_after: int, **words: Any) -> None:
     """Answer ask and tell over HTTP, in JSON, for a saved BANDIT: kbandits serve prices.kb --port 8000.
 

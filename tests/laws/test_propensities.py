@@ -13,7 +13,7 @@ from problems import DOUBLE, KERNELS, data, difference, matern
 from scipy.stats import norm
 
 import torch_kbandits as kb
-from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, InputError
+from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, InputError, algorithms
 from torch_kbandits.acquisition import (
     EpsilonGreedy,
     ExpectedImprovementRule,
@@ -26,6 +26,7 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.bandit import StayRule
 from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.plotting import history_columns
 from torch_kbandits.priors.families import Elimination, Family, ModelSpec, Sampling
 
 LAMBDA, BETA = 0.05, 1.5
@@ -285,11 +286,8 @@ def test_some_choices_are_as_frequent_as_their_propensities(name):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: bandit_of(UCB, Box(torch.tensor([[0.0], [1.0]])), told=None).propensities(), "listed candidates"),
-        (
-            lambda: bandit_of(SoftmaxRule(UCB, 1.0), Box(torch.tensor([[0.0], [1.0]])), told=None),
-            "give arms or actions",
-        ),
+        (lambda: bandit_of(UCB, BOX, told=None).propensities(), "give arms or actions"),
+        (lambda: bandit_of(SoftmaxRule(UCB, 1.0), BOX, told=None), "give arms or actions"),
         (lambda: SoftmaxRule(ThompsonRule(), 1.0), "draws nothing"),
         (lambda: SoftmaxRule(StagedRule(30), 1.0), "draws nothing"),
         (lambda: SoftmaxRule(UCB, 0.0), "temperature"),
@@ -322,3 +320,66 @@ def test_rules_that_draw_are_saved_and_go_on(rule, tmp_path):
     assert [float(again.ask(context=CONTEXT)) for _ in range(9)] == [
         float(bandit.ask(context=CONTEXT)) for _ in range(9)
     ]
+
+
+def test_slates_and_what_is_excluded_have_propensities():
+    """Each given those before it, 0 for what may not be played, and the floor is shared by the rest."""
+    bandit, other = (contextual(EpsilonGreedy(UCB, 0.2)) for _ in range(2))
+    found = bandit.ask(3, context=CONTEXT, details=True, distinct=True, exclude=[1])
+    barred = [1]
+    for row, propensity in zip(found.rows.tolist(), found.propensities.tolist(), strict=True):
+        probabilities = other.propensities(context=CONTEXT, exclude=barred)
+        assert bool((probabilities[barred] == 0.0).all())
+        assert propensity == float(probabilities[row]) >= 0.2 / (5 - len(barred)) - 1e-15
+        other.ask(context=CONTEXT, exclude=barred)
+        barred.append(row)
+    assert len({*barred}) == 4
+
+
+@pytest.mark.parametrize("acquisition", [EpsilonGreedy(UCB, 0.4), UCB, FEW])
+def test_propensities_are_kept_with_what_was_played(acquisition, tmp_path):
+    """Always where the rule says that they are wanted, else where they were asked for; NaN elsewhere."""
+    bandit, stated = contextual(acquisition), []
+    for number in range(4):
+        found = bandit.ask(context=CONTEXT, details=True)
+        stated.append(float(found.propensities))
+        x = bandit.ask(context=CONTEXT)
+        kept = bandit.mark_pending(x, context=CONTEXT)  # which nobody chose
+        if number == 1:
+            bandit.save(tmp_path / "bandit.kb")
+            bandit = Bandit.load(tmp_path / "bandit.kb")
+        bandit.tell(ids=found.ids, y=0.1 * number)
+        bandit.tell(ids=kept, y=0.2)
+        bandit.forget()
+    column = bandit.history.propensities
+    assert column[2::2].tolist() == stated
+    assert bool(column[[0, 1, 3, 5, 7, 9]].isnan().all())
+    assert history_columns(bandit)["propensity"][2::2] == stated
+    twin = bandit_of(acquisition, ContextualActions(ACTIONS, context_dim=1))
+    twin.replay(bandit.history)
+    assert torch.equal(twin.history.propensities.nan_to_num(), column.nan_to_num())
+    with pytest.raises(InputError, match="propensities must lie in"):
+        bandit_of(acquisition, ContextualActions(ACTIONS, context_dim=1)).replay(
+            bandit.history._replace(propensities=column * 0.0)
+        )
+
+
+def test_a_floor_is_kept_without_being_asked_and_without_it_nothing_is_noted():
+    for epsilon, noted in ((0.0, False), (0.1, True)):
+        words = {"candidates": ARMS, "kernel": matern(), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
+        bandit = algorithms.EKUCB(**words, epsilon=epsilon)
+        bandit.run(lambda x: float(x.sum()), 3)
+        assert (bandit.history.propensities is not None) == noted
+    assert bool((bandit.history.propensities >= 0.1 / len(ARMS) - 1e-15).all())
+
+
+def test_what_would_cost_many_choices_is_counted_where_it_is_wanted():
+    """By Thompson sampling of more than 2,000 candidates, and of families that draw a hypothesis."""
+    many = data(2_001, 1, seed=5)[0]
+    rule = ThompsonRule(num_draws=3)
+    assert contextual(rule, many).ask(context=CONTEXT, details=True).propensities is None
+    assert balanced(rule).ask(details=True).propensities is None
+    for bandit, words in ((contextual(EpsilonGreedy(rule, 0.5), many), {"context": CONTEXT}), (balanced(rule), {})):
+        assert abs(float(bandit.propensities(**words).sum()) - 1.0) < 1e-12
+    found = contextual(EpsilonGreedy(rule, 0.5), many).ask(context=CONTEXT, details=True).propensities
+    assert 0.0 < float(found) <= 1.0

@@ -8,8 +8,11 @@ import torch
 from problems import DOUBLE, data, rbf
 
 from torch_kbandits import (
+    Arms,
     AtMost,
+    Bandit,
     Categorical,
+    ConstantWidth,
     ContextualActions,
     Float,
     LearnedPrior,
@@ -18,6 +21,7 @@ from torch_kbandits import (
     Prior,
     algorithms,
 )
+from torch_kbandits.acquisition import EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.observations import Expiry
 from torch_kbandits.serving import Service
 
@@ -35,6 +39,13 @@ LEARNED = {"candidates": ARMS, "prior": LearnedPrior(num_initial=3), "beta": 2.0
 #: How each is made.
 BANDITS = {
     "bkb": partial(algorithms.BKB, candidates=ARMS, **WORDS),
+    "named": partial(
+        Bandit,
+        candidates=Arms(ARMS, names=[f"arm {row}" for row in range(len(ARMS))]),
+        acquisition=EpsilonGreedy(UpperConfidenceRule(), 0.3),
+        width=ConstantWidth(2.0),
+        **{name: word for name, word in WORDS.items() if name != "beta"},
+    ),
     "box": partial(algorithms.IGPUCB, bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), **WORDS),
     "contexts": partial(algorithms.EKUCB, candidates=ROUND, **WORDS),
     "space": partial(algorithms.IGPUCB, candidates=SPACE, **WORDS),

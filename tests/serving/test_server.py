@@ -20,6 +20,7 @@ from served import BANDITS, saved
 
 from torch_kbandits import Bandit
 from torch_kbandits.cli import main
+from torch_kbandits.evaluation import read_log
 from torch_kbandits.serving import Service, requests, server, service
 
 ASK = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -159,6 +160,7 @@ def kbandits(*arguments, **environment):
         (("--host", "0.0.0.0"), "give a token"),
         (("--max-request", "0"), "must be"),
         (("--token-file", "none"), "be read"),
+        (("--log", "none/choices.jsonl"), "Make its directory first"),
     ],
 )
 def test_what_does_not_fit_is_said_and_the_file_is_free(arguments, message, tmp_path):
@@ -209,6 +211,7 @@ def test_the_page_says_the_limits_and_help_has_an_example_and_the_defaults():
 def test_the_command_serves_with_a_token_until_it_is_stopped(tmp_path):
     path, token = saved(BANDITS["bkb"], tmp_path), "a token of enough letters"
     command = [sys.executable, "-m", "torch_kbandits.cli", "serve", str(path), "--host", "0.0.0.0", "--port", "0"]
+    command += ["--log", str(tmp_path / "choices.jsonl")]
     environment = os.environ | {"KBANDITS_TOKEN": token}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
@@ -223,3 +226,4 @@ def test_the_command_serves_with_a_token_until_it_is_stopped(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert Bandit.load(path).pending_ids == (0, 1)
+    assert read_log(tmp_path / "choices.jsonl").ids == (0, 1)

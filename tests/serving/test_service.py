@@ -76,6 +76,12 @@ def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, tmp_path_f
             )
             assert tuple(answer["ids"]) == expected.ids
             assert torch.allclose(numbers(answer["actions"]), numbers(expected.x), rtol=0.0, atol=near)
+            assert answer.get("rows") == (None if expected.rows is None else expected.rows.tolist())
+            known = [("means", expected.mean), ("deviations", expected.std), ("propensities", expected.propensities)]
+            for said, values in known:
+                assert (said in answer) == (values is not None)
+                if values is not None:
+                    assert answer[said] == pytest.approx(values.tolist(), rel=1e-6, abs=1e-6 + near, nan_ok=True)
         elif step == "crash":
             served = Service.open(crash(served, root / str(number), torn=choice), compact_after=5)
         elif step == "restart":
@@ -114,8 +120,8 @@ def assert_same(one, other, near):
             theirs = states[1][part][name]
             if isinstance(ours, torch.Tensor):
                 assert torch.allclose(ours, theirs, rtol=0.0, atol=near, equal_nan=True), name
-            else:
-                assert ours == theirs, name
+            else:  # numbers may be NaN
+                assert str(ours) == str(theirs), name
 
 
 class KilledError(BaseException):
@@ -208,6 +214,48 @@ def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(se
     assert (service.bandit.num_observations, len(records[0]["answers"])) == (8, 4)
 
 
+def test_rows_and_names_come_and_go(tmp_path):
+    """Of arms with names, and of the actions of a round; after a crash a request that comes again has them again."""
+    served, plain = Service.open(saved(BANDITS["named"], tmp_path)), BANDITS["named"]()
+    asked = served.answer("ask", {"q": 2, "distinct": True, "exclude": ["arm 0", "arm 1"], "key": "a"})
+    expected = plain.ask(2, distinct=True, exclude=[0, 1], details=True)
+    assert asked["names"] == list(expected.names) == [f"arm {row}" for row in asked["rows"]]
+    assert asked["propensities"] == expected.propensities.tolist()
+    assert {0, 1}.isdisjoint(asked["rows"])
+    assert len({*asked["rows"]}) == 2
+    served = Service.open(crash(served, tmp_path / "crashed"))
+    assert served.answer("ask", {"q": 2, "distinct": True, "exclude": ["arm 0", "arm 1"], "key": "a"}) == asked
+    served.answer("tell", {"rows": asked["names"][::-1], "y": [0.5, 1.5]})
+    served.answer("tell", {"rows": [7], "y": [-1.0]})
+    plain.tell(rows=asked["rows"][::-1], y=[0.5, 1.5])
+    plain.tell(rows="arm 7", y=-1.0)
+    assert_same(served.bandit, plain, 0.0)
+    assert not served.bandit.pending_ids
+    best = served.answer("recommend", {})
+    assert best["actions"] == plain.recommend().tolist() == [ARMS[best["rows"][0]].tolist()]
+    assert best["names"] == [f"arm {best['rows'][0]}"]
+    with pytest.raises(InputError, match="did you mean 'arm 7'"):
+        served.answer("tell", {"rows": "Arm 7", "y": 1.0})
+    served.close()
+
+
+def test_rows_of_a_round_are_told_with_its_actions(tmp_path):
+    served = Service.open(saved(BANDITS["contexts"], tmp_path))
+    about = {"context": [0.5], "candidates": [[0.1], [0.9], [0.4]]}
+    asked = served.answer("ask", about)
+    assert asked["actions"] == [about["candidates"][asked["rows"][0]]]
+    assert "names" not in asked
+    served.answer("tell", about | {"rows": asked["rows"], "y": 1.0})
+    served.answer("tell", about | {"rows": [2], "y": 3.0})
+    assert served.bandit.pending_ids == ()
+    assert served.bandit.history.X.tolist() == [[0.5, *asked["actions"][0]], [0.5, 0.4]]
+    best = served.answer("recommend", about)
+    assert best["actions"] == [about["candidates"][best["rows"][0]]]
+    with pytest.raises(InputError, match="candidates="):
+        served.answer("tell", {"rows": [2], "context": [0.5], "y": 3.0})
+    served.close()
+
+
 REFUSED = {
     "ask": [
         ({"q": 0}, "q must be"), ({"q": 1001}, "at most 1,000"), ({"q": True}, "q must be"),
@@ -217,7 +265,10 @@ REFUSED = {
     "tell": [
         ({"ids": [0]}, "y is missing"), ({"ids": [0, 0], "y": [1, 2]}, "different whole numbers"),
         ({"ids": [True], "y": [1]}, "different whole numbers"), ({"ids": [0], "y": "1"}, "y must be"),
-        ({"ids": [0], "actions": [[0.5, 0.5]], "y": 1}, "Give ids, or actions"), ({"ids": [0], "y": []}, "y must have"),
+        ({"ids": [0], "actions": [[0.5, 0.5]], "y": 1}, "Give ids, or actions"),
+        ({"rows": [40], "y": 1}, "from 0 to 39"),
+        ({"ids": [0], "rows": [0], "y": 1}, "rows or names"), ({"rows": ["a"], "y": 1}, "a name, and these"),
+        ({"ids": [0], "y": []}, "y must have"),
         ({"ids": [0], "y": [1, 2]}, "a reward for each"), ({"ids": [0], "y": 10**400}, "a float holds"),
         ({"actions": [[0.5]], "y": 1}, "2 columns"), ({"actions": [[0.5, 0.5], [0.5]], "y": [1, 1]}, "real numbers"),
         ({"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"), ({"ids": [0], "y": ARMS}, "what JSON holds"),
@@ -254,7 +305,7 @@ def test_surrogate_and_recommendation_are_the_bandits_and_a_record_is_as_long_as
         service.answer("tell", {"ids": asked["ids"], "y": 0.5})
         sizes.append(service.journal.size - before)
         assert service.journal.num_syncs == 2 * (number + 1)
-    assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
+    assert max(sizes) <= min(sizes) + 60  # digits of ids, of points and of what is known of them
     found, posterior = (
         service.answer("posterior", {"points": ARMS[:5].tolist()}),
         service.bandit.model.posterior(ARMS[:5]),
@@ -426,7 +477,7 @@ def test_files_that_others_touch_end_the_service_before_anything_is_lost(ending,
 
 def a_journal(*payloads):
     """The bytes of a journal of these payloads, written from its description: checksums fit."""
-    content = b"torch_kbandits journal 1\n"
+    content = b"torch_kbandits journal 2\n"
     digest = hashlib.blake2b(content, digest_size=8).digest()
     for payload in payloads:
         digest = hashlib.blake2b(digest + payload, digest_size=8).digest()
@@ -434,11 +485,14 @@ def a_journal(*payloads):
     return content
 
 
-ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "ids": [0]}
+SAID = {"ids": [0], "rows": [2], "propensities": [0.5]}
+ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "answer": SAID}
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
+WRONG_SAID = {}, {"ids": [7]}, {"rows": [0, 1]}, {"rows": ["a"]}, {"propensities": "p"}, {"propensities": [0.5, 0.5]}
 CRAFTED = (
-    "{", "[" * 100_000, "[]", "9" * 5000, {}, {"op": "_round", "request": {}}, ASK | {"points": []}, ASK | {"ids": [7]},
-    ASK | {"points": [[10**400, 0]]}, ASK | {"key": [1]}, TELL | {"request": "y"}, {"op": "begin", "answers": None},
+    "{", "[" * 100_000, "[]", "9" * 5000, {}, {"op": "_round", "request": {}}, ASK | {"points": []},
+    *(ASK | {"answer": wrong and SAID | wrong} for wrong in WRONG_SAID), ASK | {"points": [[10**400, 0]]},
+    ASK | {"key": [1]}, TELL | {"request": "y"}, {"op": "begin", "answers": None},
 )  # fmt: skip
 
 
@@ -452,8 +506,8 @@ def test_a_journal_that_nobody_wrote_is_named(record, tmp_path):
     )
     with pytest.raises(DamagedFileError, match="record 2"):
         Service.open(served.path)
-    served.journal.path.write_bytes(a_journal(begin, json.dumps(TELL).encode()))
-    assert Service.open(served.path).bandit.num_observations == 1
+    served.journal.path.write_bytes(a_journal(begin, *(json.dumps(each).encode() for each in (ASK, TELL))))
+    assert Service.open(served.path).bandit.history.propensities.tolist() == [0.5]
 
 
 def f(action):

@@ -41,6 +41,11 @@ class EpsilonGreedy:
         generator = generator_for(seed, 0, "epsilon")
         return bool(torch.rand((), generator=generator, dtype=torch.float64, device="cpu") < self.epsilon)
 
+    def mixed(self, probabilities: Tensor, rows: Tensor) -> Tensor:
+        """Return the rule's probabilities (A,) mixed with uniform ones on the rows (k,) that may be played."""
+        uniform = torch.zeros_like(probabilities).index_fill(0, rows, 1.0 / len(rows))
+        return torch.lerp(probabilities, uniform, self.epsilon)
+
 
 @dataclass(frozen=True)
 class SoftmaxRule(AcquisitionRule):

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, largest_of_two
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import deviation_of
@@ -27,9 +27,6 @@ from torch_kbandits.numerics.random import generator_for, seed_for, seeded
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
-
-#: An arm whose draws are so many deviations off at most is not the best: of a million arms none with probability 1e-9.
-_REACH = 7.0
 
 #: Returns of scores (..., A) what share of the choice each arm has, (..., A) in float64 on the CPU: the highest score,
 #: or all that are its equals but for rounding.
@@ -58,11 +55,6 @@ class ArmPosterior(Protocol):
         """A draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
         ...
 
-    @property
-    def own_variance(self) -> Tensor:
-        """Variances of such draws, (A,): nothing is pending."""
-        ...
-
     def covariance_root(self, rows: Tensor) -> Tensor:
         """R of some arms, (k, r) in double precision on the CPU, so that R Rᵀ is their covariance in such draws."""
         ...
@@ -85,11 +77,6 @@ class SomeOf:
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean at the rows, (k,)."""
         return self._factor * self._posterior.deviation(seed)[self._rows]
-
-    @property
-    def own_variance(self) -> Tensor:
-        """Variances of such draws, (k,)."""
-        return self._factor * self._factor * self._posterior.own_variance[self._rows]
 
     def covariance_root(self, rows: Tensor) -> Tensor:
         """Return a root of the covariance of some of the rows; see ``ArmPosterior``."""
@@ -125,16 +112,9 @@ class AcquisitionRule(ABC):
         """Return the scores of the arms, (A,); the largest is played."""
 
     def probabilities(self, posterior: ArmPosterior, scores: Tensor, beta: Tensor, seed: int, shares: Shares) -> Tensor:
-        """Return with what probability each arm is chosen, (A,), in double precision on the CPU.
+        """Return with what probability each arm is chosen, (A,), in double precision on the CPU, given what it scores.
 
         Of a rule that draws nothing that is 1 for the arm of the highest score; equals share it.
-
-        Args:
-            posterior: as in ``on_arms``, like the next two.
-            scores: what ``on_arms`` returned, (A,).
-            beta: the multiplier of σ, 0-dim.
-            seed: all randomness of the choice.
-            shares: see ``Shares``.
         """
         return shares(scores)
 
@@ -223,30 +203,25 @@ class ThompsonRule(OptimisticRule):
         return posterior.mean + beta * posterior.deviation(seed)
 
     def probabilities(self, posterior: ArmPosterior, scores: Tensor, beta: Tensor, seed: int, shares: Shares) -> Tensor:
-        """Return with what probability each arm is chosen, (A,): exactly if two can be the best, else counted.
+        """Return with what probability each arm is chosen, (A,): exactly of two, else counted.
 
         That is the share of n draws of which it is the best, whose standard error is √(p (1 − p) / n). The draw that
         chooses is one of them, and any might as well have been it: so given the draws the shares are the probabilities
-        of the choice, without an error, and estimates that divide by them have no bias of theirs. Arms that cannot be
-        the best, by seven deviations, have 0. Up to 2,000 others are drawn jointly; more by draws as the choice has.
+        of the choice, without an error, and estimates that divide by them have no bias of theirs.
 
-        Cost: O(k³ + n k²) for k arms that can be the best; of more than 2,000 n times that of a choice.
+        Cost: O(A³ + n A²), and that of n choices for more than 2,000 arms.
         """
-        mean, factor, number = posterior.mean.cpu().double(), beta.cpu().double(), self.num_draws
-        reach = _REACH * factor * deviation_of(posterior.own_variance).cpu().double()
-        rows = (mean + reach >= (mean - reach).max()).nonzero().squeeze(-1)
-        counts = shares(scores)
-        if len(rows) > JOINT_LIMIT:
-            for each in range(1, number):
-                counts += shares(self.on_arms(posterior, beta, seed_for(seed, each, "propensities")))
-            return counts / number
-        mean, root = mean[rows], factor * posterior.covariance_root(rows)
-        if len(rows) <= 2:
-            return torch.zeros_like(counts).index_copy(0, rows, largest_of_two(mean, root, shares))
+        counts, number = shares(scores), self.num_draws
+        if len(scores) > JOINT_LIMIT:
+            seeds = (seed_for(seed, each, "propensities") for each in range(1, number))
+            return sum((shares(self.on_arms(posterior, beta, each)) for each in seeds), counts) / number
+        mean, root = posterior.mean.cpu().double(), posterior.covariance_root(torch.arange(len(scores)))
+        root = beta.cpu().double() * root
+        if len(mean) == 2 and float(spread := (root[0] - root[1]).norm()) > 0.0:
+            return torch.special.ndtr((mean - mean.flip(0)) / spread)
         generator = generator_for(seed, 0, "propensities")
         normals = torch.randn(root.shape[-1], number - 1, generator=generator, dtype=torch.float64, device="cpu")
-        drawn = shares((mean.unsqueeze(-1) + root @ normals).mT).sum(0)
-        return counts.index_add(0, rows, drawn) / number
+        return (counts + shares((mean.unsqueeze(-1) + root @ normals).mT).sum(0)) / number
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int

@@ -163,16 +163,6 @@ class DiscretizedThompsonSampling(PendingPoints):
         return rows
 
 
-def largest_of_two(mean: Tensor, root: Tensor, shares: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return with what probability each of two jointly normal values is the larger, (2,), or of one is, (1,).
-
-    Given means and a root R (2, r) of their covariance, and what equals have.
-    """
-    if len(mean) < 2 or float(spread := (root[0] - root[1]).norm()) == 0.0:
-        return shares(mean)
-    return torch.special.ndtr((mean - mean.flip(0)) / spread)
-
-
 def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
     """Return a draw of covariance R Rᵀ, given R (U, U)."""
     normals = torch.randn(len(root), generator=generator, dtype=torch.float64, device="cpu")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import secrets
 import warnings
 from collections.abc import Mapping
@@ -16,12 +15,9 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit.suggestions import Suggestion
 from torch_kbandits.candidates.timed import listing_of, untimed
-from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.files import checked_path, file_error
 from torch_kbandits.observations.history import History
-
-#: What callbacks are called by.
-_EVENTS = ("on_ask", "on_tell")
 
 
 class Told(NamedTuple):
@@ -37,22 +33,21 @@ class Told(NamedTuple):
 
 
 class Callback(Protocol):
-    """What wants to know of each ask and tell of a bandit, ``Bandit.add_callback``: a subclass has what it needs.
+    """What gets to know of each ask and tell of a bandit; a subclass has one of the methods or both.
 
-    It is called once the bandit has changed, in its thread, before the call that changed it returns. It may read the
-    bandit, and must not ask or tell. If it raises an ``Exception`` there is a ``KernelBanditWarning`` by its name, the
-    other callbacks are called, and the bandit goes on: what was asked and told is kept.
+    They are called once the bandit has changed, before the call that changed it returns. They may read the bandit, and
+    must not ask or tell. One that raises an ``Exception`` is named in a ``KernelBanditWarning``, and all goes on.
     """
 
-    def on_ask(self, bandit: Any, suggestion: Any) -> None:
+    def on_ask(self, bandit: Any, suggestion: Suggestion) -> None:
         """Take note of points that are pending from now on, as ``ask(details=True)`` returns them."""
 
     def on_tell(self, bandit: Any, told: Told) -> None:
-        """Take note of rewards, outcomes and failures, those of points that expired as failed among them."""
+        """Take note of rewards, outcomes and failures, of points that expired as failed as well."""
 
 
-class Callbacks(tuple[Callback, ...]):
-    """The callbacks of a bandit, in the order added; copies and pickles have none."""
+class Callbacks(list[Callback]):
+    """The callbacks of a bandit, in the order in which they are called. Copies and pickles are empty."""
 
     def __reduce__(self) -> tuple[type["Callbacks"], tuple[()]]:
         return Callbacks, ()
@@ -63,32 +58,17 @@ class Callbacks(tuple[Callback, ...]):
         return any(getattr(type(each), "on_ask", None) is not Callback.on_ask for each in self)
 
     def notify(self, event: str, bandit: Any, value: Any) -> None:
-        """Call all; who fails is warned of."""
-        for callback in self:
+        """Call all; warn of those that fail."""
+        for callback in [*self]:
             try:
                 getattr(callback, event)(bandit, value)
             except Exception as error:
-                name, said = f"{type(callback).__name__}.{event}", f"{type(error).__name__}: {error}"
-                warnings.warn(f"{name} failed, and the bandit goes on. {said}", KernelBanditWarning, stacklevel=5)
-
-
-def checked_callback(callback: Any) -> Callback:
-    """Return what has all methods of a callback."""
-    if isinstance(callback, type) or not all(callable(getattr(callback, event, None)) for event in _EVENTS):
-        hint = f"an object with {' and '.join(_EVENTS)}, as of a subclass of torch_kbandits.bandit.Callback"
-        raise InputError(f"callback must be {hint}, got {checks.describe(callback)}.")
-    return callback
+                failed = f"{type(callback).__name__}.{event} failed, and the bandit goes on"
+                warnings.warn(f"{failed}: {type(error).__name__}: {error}", KernelBanditWarning, stacklevel=5)
 
 
 class JSONLog:
-    """A callback that writes a line of JSON for each point asked for and for each told; see ``Bandit.log_to``.
-
-    Args:
-        where: the path of a file, which is made if it is not there and appended to if it is; or a logger.
-        contexts: whether lines have contexts and actions themselves.
-
-    ``FileError`` if the file cannot be written.
-    """
+    """The callback of ``Bandit.log_to``: it writes a line of JSON for each point asked for and for each told."""
 
     def __init__(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> None:
         self._contexts, self._name, self._unwritten = checks.flag("contexts", contexts), secrets.token_hex(4), b""
@@ -104,35 +84,32 @@ class JSONLog:
     def on_ask(self, bandit: Any, suggestion: Suggestion) -> None:
         """Write what was chosen, and what is known of the choice."""
         found, q, space = suggestion, len(suggestion.ids), untimed(bandit.candidates)
-        context = found.points[:, -space.example.shape[-1] :][:, : space.context_dim]
-        listing = listing_of(space) if found.actions is None else None
-        size = len(found.actions) if found.actions is not None else listing and listing.size
+        listing, offered = listing_of(space) if found.actions is None else None, found.actions
+        size = len(offered) if offered is not None else listing and listing.size
         columns = {"id": found.ids, "time": [found.time] * q, "row": found.rows, "num_actions": size and [size] * q}
         columns |= {"name": found.names, "propensity": found.propensities, "mean": found.mean, "std": found.std}
         if space.context_dim:
-            columns["context_digest"] = _digests(context)
+            contexts = found.points[:, -space.example.shape[-1] :][:, : space.context_dim]
+            columns |= {"context_digest": _digests(contexts), "context": contexts if self._contexts else None}
         if self._contexts or found.rows is None:
-            columns["action"] = found.x
-        if self._contexts:
-            columns["context"] = context if space.context_dim else None
-            columns["actions"] = None if found.actions is None else [found.actions.tolist()] * q
+            columns |= {"action": found.x, "actions": None if offered is None else [offered] * q}
         self._write("ask", columns)
 
     def on_tell(self, bandit: Any, told: Told) -> None:
         """Write what came of it."""
-        history, names = told.history, bandit.outcomes
-        columns = {"id": told.ids, "round": history.rounds, "time": history.times}
-        columns |= {"reward": history.Y, "failed": history.lost}
-        if names:
-            columns["outcomes"] = [dict(zip(names, row, strict=True)) for row in history.outcomes.tolist()]
+        history = told.history
+        columns = {"id": told.ids, "round": history.rounds, "time": history.times, "reward": history.Y}
+        columns |= {"failed": history.lost}
+        if history.outcomes is not None:
+            columns["outcomes"] = [dict(zip(bandit.outcomes, row, strict=True)) for row in history.outcomes]
         self._write("tell", columns)
 
     def _write(self, event: str, columns: Mapping[str, Any]) -> None:
-        """Append a line for each row of columns, those that could not be written before first."""
+        """Append a line for each row of columns, behind those that could not be written before."""
         head = {"event": event, "log": self._name, "at": datetime.now(UTC).isoformat()}
-        there = {name: checks.listed(name, column) for name, column in columns.items() if column is not None}
-        rows = [dict(zip(there, values, strict=True)) for values in zip(*there.values(), strict=True)]
-        lines = [json.dumps(_plain({**head, **row}), separators=(",", ":"), default=str) for row in rows]
+        there = plain({name: column for name, column in columns.items() if column is not None})
+        rows = [head | dict(zip(there, values, strict=True)) for values in zip(*there.values(), strict=True)]
+        lines = [json.dumps(row, separators=(",", ":")) for row in rows]
         if not isinstance(self._where, str):
             for line in lines:
                 self._where.info("%s", line)
@@ -146,16 +123,13 @@ class JSONLog:
             raise file_error("written", self._where, error) from error
 
 
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: tensors as lists, what JSON lacks as text, numbers that are none as null."""
+    text = json.dumps(value, default=lambda each: each.tolist() if isinstance(each, Tensor) else str(each))
+    return json.loads(text, parse_constant=lambda _: None)
+
+
 def _digests(rows: Tensor) -> list[str]:
     """Return a digest of the numbers of each row (q, c), of which equal ones have the same."""
     doubles = (rows.cpu().double() + 0.0).numpy()  # 0.0 and -0.0 are equal
     return [hashlib.blake2b(row.tobytes(), digest_size=8).hexdigest() for row in doubles]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: None for NaN, what JSON lacks as text."""
-    if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

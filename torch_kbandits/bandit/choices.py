@@ -140,7 +140,7 @@ def with_chosen(
             now, seed = first, seed_for(config.seed, state.round, f"ask {number}")
             if first is not config.rule:
                 now = rule_in(config, state, number)
-            found = _drawn(config, offer, sought, now, beta, seed, states=slate is not None and slate.states)
+            found = _drawn(config, offer, sought, now, beta, seed)
             found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
         if slate is not None:
             times, offer = 1, slate.with_choice(found, choice, ahead, offer)
@@ -151,34 +151,17 @@ def with_chosen(
 
 
 def _drawn(
-    config: BanditConfig,
-    offer: Playable,
-    sought: FantasyPosterior | ScalarizedFantasy,
-    rule: AcquisitionRule,
-    beta: Tensor,
-    seed: int,
-    *,
-    states: bool,
+    config: BanditConfig, offer: Playable, sought: Any, rule: AcquisitionRule, beta: Tensor, seed: int
 ) -> Tensor:
-    """Return the point (1, d) that a rule chooses, or a uniform one; its probabilities are right if one ``states``."""
-    acquisition = config.acquisition
-    if not isinstance(acquisition, EpsilonGreedy):
-        return offer.chosen(sought, rule, beta, seed)
-    explores, found = acquisition.explores(seed), None
-    if states or not explores:
-        found = offer.chosen(sought, rule, beta, seed)
-    own = sought.choice
-    if found is None or explores:
+    """Return the point (1, d) that a rule chooses, or with some probability a uniform one."""
+    found, own, mixture = offer.chosen(sought, rule, beta, seed), sought.choice, config.acquisition
+    if not isinstance(mixture, EpsilonGreedy):
+        return found
+    if mixture.explores(seed):
         found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
-    if states and own is not None and sought.choice is not None:
-        rows = offer.rows
-
-        def probabilities() -> Tensor:
-            exploited = own.probabilities()
-            uniform = torch.zeros_like(exploited).index_fill(0, rows, 1.0 / len(rows))
-            return torch.lerp(exploited, uniform, acquisition.epsilon)
-
-        sought.choice = Choice(sought.choice.row, probabilities, own.is_dear)
+    if own is not None:
+        mixed = lambda: mixture.mixed(own.probabilities(), offer.rows)  # noqa: E731
+        sought.choice = Choice(sought.choice.row, mixed, own.is_dear)
     return found
 
 

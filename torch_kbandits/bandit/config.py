@@ -141,14 +141,9 @@ class BanditConfig:
         return self.acquisition.rule if isinstance(self.acquisition, EpsilonGreedy) else self.acquisition
 
     @cached_property
-    def epsilon(self) -> float:
-        """With what probability it is chosen uniformly at random."""
-        return self.acquisition.epsilon if isinstance(self.acquisition, EpsilonGreedy) else 0.0
-
-    @cached_property
     def states_propensities(self) -> bool:
         """Whether every choice is made with a known probability that is to be recorded: where that is asked for."""
-        is_random = self.epsilon > 0.0 or isinstance(self.rule, (SoftmaxRule, UniformRule))
+        is_random = isinstance(self.acquisition, (EpsilonGreedy, SoftmaxRule, UniformRule))
         return is_random and untimed(self.candidates).is_finite and not untimed(self.candidates).is_split
 
     # ---------------------------------------------------------------- time
@@ -412,7 +407,7 @@ def _check_candidates(config: BanditConfig) -> None:
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
             "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
         )
-    if batches is not None and batches.repeats_points and config.epsilon:
+    if batches is not None and batches.repeats_points and isinstance(config.acquisition, EpsilonGreedy):
         raise InputError(f"{type(batches).__name__} plays a point again and again: leave out EpsilonGreedy.")
     if isinstance(rule, SoftmaxRule) and not candidates.is_finite:
         raise InputError("SoftmaxRule draws one of listed candidates: give arms or actions instead of bounds.")

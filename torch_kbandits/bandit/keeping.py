@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.callbacks import Callback, Callbacks, JSONLog, Told, checked_callback
+from torch_kbandits.bandit.callbacks import Callback, Callbacks, JSONLog, Told
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.health import said_of_clipping
 from torch_kbandits.bandit.learning import over_others, replayed, restarted
@@ -40,7 +40,8 @@ class KeptBandit:
     _cached_fantasy: tuple[State, FantasyPosterior] | None
     _diagnostics: tuple[str, ...]
     _warned_of_clipping: bool
-    _callbacks: Callbacks
+    #: Who is told of each ask and tell, in this order. A list, from which they may be taken; no part of the state.
+    callbacks: Callbacks
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; the history keeps it.
@@ -164,60 +165,44 @@ class KeptBandit:
         self._warn_of_fits(state, 4)
         self._become(changed(state, clock=state.clock.undecided))
 
-    @property
-    def callbacks(self) -> tuple[Callback, ...]:
-        """Who is told of each ask and tell, in the order added; no part of the state: copies and files have none."""
-        return tuple(self._callbacks)
-
     def add_callback(self, callback: Callback) -> None:
-        """Tell a callback of each ask and tell from now on, after those that there are; see ``Callback``."""
-        self._callbacks = Callbacks((*self._callbacks, checked_callback(callback)))
+        """Tell a callback of each ask and tell from now on, after those that are in ``callbacks``."""
+        if isinstance(callback, type) or not all(hasattr(callback, event) for event in ("on_ask", "on_tell")):
+            hint = "an object with on_ask and on_tell, as of a subclass of torch_kbandits.bandit.Callback"
+            raise InputError(f"callback must be {hint}, got {checks.describe(callback)}.")
+        self.callbacks.append(callback)
 
-    def remove_callback(self, callback: Callback) -> None:
-        """Tell a callback nothing any more; an ``InputError`` if it is not among ``callbacks``."""
-        if all(each is not callback for each in self._callbacks):
-            raise InputError(f"{checks.shown(callback)} is not among the {len(self._callbacks)} callbacks.")
-        self._callbacks = Callbacks(each for each in self._callbacks if each is not callback)
-
-    def log_to(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> JSONLog:
+    def log_to(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> None:
         """Log each ask and tell from now on, a line of JSON for each point, which ``evaluation.read_log`` reads.
 
-        Lines are handed to the system whole and at once: a process that is killed loses none. Those that cannot be
-        written are kept, with a warning, and written before the next ones; the bandit goes on whatever happens.
+        Each line is handed to the system whole. Those that cannot be written are kept, with a warning, and written
+        before the next ones; the bandit goes on whatever happens.
 
         Args:
             where: the path of a file, which is made if it is not there and appended to if it is; or a logger, which
                 gets each line as a message of level INFO.
             contexts: whether lines have contexts and actions themselves, not only a digest and a row.
 
-        Returns:
-            The callback that writes, for ``remove_callback``.
-
         Raises:
             FileError: if the file cannot be written.
 
         Cost: of each ask that of ``details=True``, and an append to a file.
         """
-        self.add_callback(log := JSONLog(where, contexts=contexts))
-        return log
+        self.callbacks.append(JSONLog(where, contexts=contexts))
 
     def _notify(
-        self,
-        before: Ledger,
-        found: Suggestion | None = None,
-        asked: Pending | None = None,
-        places: Sequence[int] = (),
+        self, before: Ledger, found: Suggestion | None = None, asked: Pending | None = None, places: Sequence[int] = ()
     ) -> None:
         """Tell callbacks what was asked, and what was told since a ledger: of places in what was pending, or -1."""
-        if not self._callbacks:
+        if not self.callbacks:
             return
         if found is not None:
-            self._callbacks.notify("on_ask", self, found)
+            self.callbacks.notify("on_ask", self, found)
         told = self._state.ledger.history_since(before.num_observations).copied(self.candidates.device)
         if number := len(told.X):
             ids = [asked.ids[place] if asked is not None and place >= 0 else None for place in places]
             expired = before.pending.ids[: number - len(ids)]  # as failed: those asked for first
-            self._callbacks.notify("on_tell", self, Told((*expired, *ids), told))
+            self.callbacks.notify("on_tell", self, Told((*expired, *ids), told))
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""

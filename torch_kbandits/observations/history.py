@@ -76,15 +76,11 @@ class History(NamedTuple):
 def joined(parts: Sequence[History]) -> History:
     """Return one history from its parts, in order; all of them have stages and times or none."""
     if len({part.propensities is None for part in parts}) > 1:
-        parts = [part._replace(propensities=_stated(part)) for part in parts]
+        for place, part in enumerate(parts := [*parts]):
+            none = torch.full_like(part.Y, math.nan, dtype=torch.float64)
+            parts[place] = part if part.propensities is not None else part._replace(propensities=none)
     columns = zip(*parts, strict=True)
     return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
-
-
-def _stated(part: History) -> Tensor:
-    """Return the propensities of a part, (n,), NaN where they were not noted."""
-    none = torch.full((len(part.Y),), math.nan, dtype=torch.float64, device=part.Y.device)
-    return none if part.propensities is None else part.propensities
 
 
 def checked_history(

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -65,8 +65,9 @@ class Pending(NamedTuple):
         if len(gone) == len(self.ids):
             return Pending(self.points[:0], (), (), (), (), None if self.stages is None else self.stages[:0])
         left = [row for row in range(len(self.ids)) if row not in gone]
-        known: list[Any] = [tuple(part[row] for row in left) for part in self[1:5]]
-        return Pending(self.points[left], *known, None if self.stages is None else self.stages[left])
+        ids, times, noted, stated = (tuple(part[row] for row in left) for part in cast(Any, self[1:5]))
+        stages = None if self.stages is None else self.stages[left]
+        return Pending(self.points[left], ids, times, noted, stated, stages)
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
         """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``found``."""
@@ -169,21 +170,14 @@ class Ledger:
             return None
         return torch.cat([*(part.over.stages for part in self.held), self.pending.stages])  # pyright: ignore
 
-    def with_asked(
-        self,
-        X: Tensor,
-        now: float,
-        stages: Tensor | None = None,
-        rows: Sequence[int] = (),
-        propensities: Sequence[float] = (),
-    ) -> Self:
-        """Return the ledger with points (q, d), to which nobody may write, pending since now; of rows, if known."""
+    def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None, rows: Any = (), stated: Any = ()) -> Self:
+        """Return the ledger with points (q, d), to which nobody may write, pending since now, as was noted."""
         before, end = self.pending, self.num_asked + X.shape[0]
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         ids, times = before.ids + tuple(range(self.num_asked, end)), before.times + (now,) * X.shape[0]
         noted = before.rows + (tuple(rows) if rows else (-1,) * X.shape[0])
-        stated = before.propensities + (tuple(propensities) if propensities else (math.nan,) * X.shape[0])
+        stated = before.propensities + (tuple(stated) if stated else (math.nan,) * X.shape[0])
         pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, noted, stated, stages)
         return changed(self, pending=pending, num_asked=end)
 

@@ -1,6 +1,6 @@
 """How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
 
-from torch_kbandits.selection.base import Choice, FantasyPosterior, PosteriorConfig, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.choice import are_few, over_arms, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
 from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet, Playable, recommended
@@ -8,6 +8,7 @@ from torch_kbandits.selection.failures import FeasibilityModel, among
 from torch_kbandits.selection.filtered import FilteredArms
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
+from torch_kbandits.selection.propensities import Choice
 
 __all__ = [
     "Choice",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,7 +18,6 @@ from torch_kbandits.acquisition import (
     ArmPosterior,
     Domain,
     SomeOf,
-    ThompsonRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
@@ -29,12 +28,12 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
-from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, seed_for, tie_width
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.selection.propensities import Choice, shares, spread_out
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -71,14 +70,6 @@ class Offered(Protocol):
     def chosen(self, row: int | Tensor) -> Tensor:
         """Return the candidate of a row, (1, d), which is chosen."""
         ...
-
-
-class Choice(NamedTuple):
-    """A choice among listed candidates."""
-
-    row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
-    probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
-    is_dear: bool = False  # whether that costs many choices
 
 
 class FantasyPosterior(ABC):
@@ -422,37 +413,6 @@ def best_of(
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item
-
-
-def shares(beta: Tensor, kernel_bound: Tensor, scores: Tensor) -> Tensor:
-    """Return what share of choices by scores (..., A) each arm has, (..., A): those that ``best_of`` takes for equal.
-
-    In double precision, on the CPU.
-    """
-    best = scores.amax(-1, keepdim=True)
-    highest = (scores >= best - tie_width(best, beta, kernel_bound)).double()
-    return (highest / highest.sum(-1, keepdim=True)).cpu()
-
-
-def spread_out(probabilities: Tensor, rows: Tensor, number: int) -> Tensor:
-    """Return probabilities of some rows (k,) of so many as those of all, (A,)."""
-    return probabilities.new_zeros(number).index_copy(0, rows.cpu(), probabilities)
-
-
-def counted(
-    ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None
-) -> Choice:
-    """Return a choice that a posterior just made, with probabilities that are counted: in it and in others by seeds."""
-
-    def probabilities() -> Tensor:
-        other, rows = shallow_copy(ahead), [int(choice.row)]
-        for draw in range(1, getattr(rule, "num_draws", ThompsonRule.num_draws)):
-            other.choose(rule, beta, seed_for(seed, draw, "propensities"), domain)
-            rows.append(int(other.choice.row))
-        counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
-        return counts.double() / len(rows)
-
-    return Choice(choice.row, probabilities, is_dear=True)
 
 
 def lots(number: int, seed: int) -> Tensor:

@@ -19,16 +19,8 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
-from torch_kbandits.selection.base import (
-    Choice,
-    FantasyPosterior,
-    Offered,
-    Surrogate,
-    best_of,
-    counted,
-    shares,
-    spread_out,
-)
+from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 
 #: What is kept of the trials in a saved state, in this order; the rates follow from the surrogates.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")

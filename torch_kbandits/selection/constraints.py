@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import Choice, FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -22,6 +22,7 @@ from torch_kbandits.selection.objectives import (
     moments_at,
     parts_of,
 )
+from torch_kbandits.selection.propensities import Choice
 from torch_kbandits.selection.search import BoxCube, cube_of
 
 _LATEST = 64  # of the points played so many, the latest, are where a search of what is allowed starts

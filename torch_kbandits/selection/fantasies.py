@@ -18,7 +18,7 @@ from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.pending import Pending
-from torch_kbandits.posteriors.posterior import Arms, Points, Posterior
+from torch_kbandits.posteriors.posterior import Points, Posterior
 from torch_kbandits.selection.base import FantasyPosterior, best_of, required
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.search import found
@@ -52,7 +52,9 @@ class GaussianFantasy(FantasyPosterior):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score; equals are broken at random."""
         place, surrogate = self.surrogate.place, self.surrogate
-        rule, self.choice = rule.scaled_to(surrogate), None
+        self.choice = None
+        if rule.needs_incumbent or rule.is_random:
+            rule = rule.scaled_to(surrogate)
         is_listed = domain is not None and domain.is_listed
         if domain is None and place.domain is not None and place.domain.cube is not None:
             domain = place.domain
@@ -201,11 +203,6 @@ class TableOffer:
         """Return a draw of f − mean, (A,)."""
         return self._surrogate.deviation(seed)
 
-    @property
-    def own_variance(self) -> Tensor:
-        """Variances of such draws, (A,)."""
-        return self._surrogate._values(cast(Arms, self._surrogate.posterior.arms).variance(learns_residual=False))
-
     def covariance_root(self, rows: Tensor) -> Tensor:
         """Return a root of the covariance of some arms, (k, u); see ``ArmPosterior``."""
         source, posterior = cast(ArmSource, self._surrogate.place.source), self._surrogate.posterior
@@ -278,24 +275,16 @@ class ListOffer:
 
     @cached_property
     def _root(self) -> Tensor:
-        return self._root_at(self._distinct[0])
-
-    def _root_at(self, points: Tensor, *, is_offer: bool = True) -> Tensor:
-        at = self._surrogate.posterior.at(points, is_offer=is_offer)
-        return covariance_root(torch.from_numpy(self._surrogate.posterior.covariance(at)))
-
-    @property
-    def own_variance(self) -> Tensor:
-        """Variances of such draws, (A,)."""
-        return self._each(self._surrogate.posterior.own_variance_at)
+        posterior = self._surrogate.posterior
+        return covariance_root(torch.from_numpy(posterior.covariance(posterior.at(self._distinct[0]))))
 
     def covariance_root(self, rows: Tensor) -> Tensor:
         """Return a root of the covariance of some points, (k, u); see ``ArmPosterior``."""
         points, places = self._distinct
         if len(points) <= JOINT_LIMIT:
             return self._root[places[rows]]
-        points, places = distinct(points[places[rows]])
-        return self._root_at(points, is_offer=False)[places]
+        (points, places), posterior = distinct(points[places[rows]]), self._surrogate.posterior
+        return covariance_root(torch.from_numpy(posterior.covariance(posterior.at(points, is_offer=False))))[places]
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""

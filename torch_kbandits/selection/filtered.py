@@ -251,7 +251,6 @@ class _Offer(NamedTuple):
     variance: Tensor  # (A,)
     incumbent: Tensor  # the largest mean of the arms allowed, unless the round says a point, 0-dim
     deviation: Callable[[int], Tensor]  # a draw of f − mean by a seed, (A,); equal arms get equal values
-    own_variance: Tensor  # of such draws, (A,)
     covariance_root: Callable[[Tensor], Tensor]  # of some rows; see there
     chosen: Callable[[int | Tensor], Tensor]  # the arm of a row, (1, 1 + d)
 
@@ -274,8 +273,7 @@ class FilterFantasy(FantasyPosterior):
         """Return the posterior at the arms in a round."""
         domain, surrogate = required(domain), self.surrogate
         arms, time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
-        (mean, own), ahead = surrogate.at_arms(arms, time), self.taken_in()
-        variance = own
+        (mean, variance), ahead = surrogate.at_arms(arms, time), self.taken_in()
         if ahead is not surrogate:
             variance = ahead.at_arms(arms, time)[1]
         if domain.incumbent is not None:
@@ -283,22 +281,20 @@ class FilterFantasy(FantasyPosterior):
         else:
             best = (mean if domain.allowed is None else mean[domain.allowed]).max()
 
-        def root(rows: Tensor) -> tuple[Tensor, Tensor]:
-            points, places = distinct(arms[rows])
+        points, places = distinct(arms)
+
+        def root(rows: Tensor) -> Tensor:
             order = torch.arange(len(places))
-            first = rows[order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")]
-            return covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first]), places
+            first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
+            return covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])[rows]
 
         def deviation(seed: int) -> Tensor:
-            (own_root, places), generator = root(torch.arange(len(arms))), torch.Generator().manual_seed(seed)
-            normals = torch.randn(len(own_root), generator=generator, dtype=torch.float64, device="cpu")
-            return (own_root @ normals)[places]
+            normals = torch.randn(len(points), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            return (root(torch.arange(len(points))) @ normals)[places]
 
-        def of_rows(rows: Tensor) -> Tensor:
-            own_root, places = root(rows)
-            return own_root[places]
-
-        return _Offer(mean, variance, best, deviation, own, of_rows, lambda row: arms[int(row), None].clone())
+        return _Offer(
+            mean, variance, best, deviation, lambda rows: root(places[rows]), lambda row: arms[int(row), None].clone()
+        )
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior means at points X (q, 1 + d), and variances with pending points hallucinated, each (q,)."""

@@ -24,16 +24,8 @@ from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
-from torch_kbandits.selection.base import (
-    Choice,
-    FantasyPosterior,
-    Offered,
-    Surrogate,
-    best_of,
-    counted,
-    shares,
-    spread_out,
-)
+from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 from torch_kbandits.selection.search import cube_of, found
 
 _MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst

@@ -15,7 +15,7 @@ from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.files import file_error, read_whole, write_whole
 from torch_kbandits.serving.requests import RefusedError
 
-_FIRST_LINE = b"torch_kbandits journal 1\n"
+_FIRST_LINE = b"torch_kbandits journal 2\n"
 _SEED = hashlib.blake2b(_FIRST_LINE, digest_size=8).digest()
 _ADVICE = "Take an earlier copy of it and of the bandit's file together; or move it away, and what it has is lost."
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from torch import Tensor
-
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
 
@@ -16,8 +14,8 @@ from torch_kbandits.errors import InputError, KernelBanditError
 LARGEST_BATCH, _LONGEST_KEY = 1000, 200
 #: The fields of requests that have any.
 _FIELDS = {
-    "ask": ("q", "context", "candidates", "time", "key"),
-    "tell": ("ids", "actions", "context", "y", "time", "outcomes", "failed", "key"),
+    "ask": ("q", "context", "candidates", "time", "distinct", "exclude", "key"),
+    "tell": ("ids", "actions", "rows", "context", "candidates", "y", "time", "outcomes", "failed", "key"),
     "forget": ("ids", "actions", "context", "all", "key"),
     "recommend": ("context", "candidates", "time"),
     "posterior": ("points", "context"),
@@ -83,23 +81,18 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return words
     if operation == "forget" and words.get("all") is True and len(words) == 1:
         return {}
-    if ("ids" in words) == ("actions" in words) or {"ids", "context"} <= words.keys() or "all" in words:
-        raise InputError('Give ids, or actions and the context if there are any, or "all": true alone to forget all.')
+    if len({"ids", "actions", "rows"} & words.keys()) != 1 or {"ids", "context"} <= words.keys() or "all" in words:
+        which = "actions, or rows or names of them," if operation == "tell" else "actions"
+        raise InputError(f'Give ids, or {which} and the context if there are any, or "all": true alone to forget all.')
     if "actions" in words:
         words["x"] = words.pop("actions")
-    else:
+    elif "ids" in words:
         ids = words["ids"] = words["ids"] if isinstance(words["ids"], list) else [words["ids"]]
         if not ids or any(type(each) is not int for each in ids) or len({*ids}) < len(ids):
             raise InputError(f"ids must be one or more different whole numbers, as of ask; got {checks.shown(ids)}.")
     if operation == "tell" and "y" not in words and not words.get("failed"):
         raise InputError('y is missing: give a reward for each point, or "failed": true.')
     return words
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: tensors as lists, what JSON lacks as text, numbers that are none as null."""
-    text = json.dumps(value, default=lambda each: each.tolist() if isinstance(each, Tensor) else str(each))
-    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _date(time: Any) -> Any:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
+from os import PathLike
 from socketserver import ThreadingTCPServer
 from threading import Event, Lock, Thread
 from typing import Any, cast
@@ -44,6 +45,7 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     max_request: int = MAX_REQUEST,
+    log: str | PathLike[str] | None = None,
     listening: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Answer requests until the process gets SIGTERM or SIGINT; then save the bandit whole and close the service.
@@ -55,12 +57,16 @@ def serve(
         token: that requests must bring, ``Authorization: Bearer TOKEN``; needed where others than this machine can
             reach the address. Without one requests must call the server by a local name.
         max_request: bytes of the body of a request.
+        log: the path of a file that gets each ask and tell, see ``Bandit.log_to``; None for no log.
         listening: called with the address once there is one.
 
-    ``InputError`` if an argument does not fit, or a token is needed; ``OSError`` if the address cannot be had.
+    ``InputError`` if an argument does not fit, or a token is needed; ``OSError`` if the address or the log cannot be
+    had.
     """
     with closing(service):
         _check_address(host, port, token)
+        if log is not None:
+            service.bandit.log_to(log, contexts=True)
         stop = Event()
         with _Server(service, host, port, token, checks.positive_integer("max_request", max_request)) as server:
             handlers = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGINT, signal.SIGTERM)}

@@ -16,17 +16,22 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.callbacks import plain
+from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import locked, put_in_place, read_whole
 from torch_kbandits.plotting.section import moments
 from torch_kbandits.serving.journal import Journal, identity
-from torch_kbandits.serving.requests import RefusedError, arguments, identified, plain, time_of
+from torch_kbandits.serving.requests import RefusedError, arguments, identified, time_of
 
 #: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
 COMPACT_AFTER = 1000
 #: Requests with a key or ids, and points in the answers to them, that are remembered: the latest.
 REMEMBERED = 10_000
 
+#: What the answer to an ask says where it is known, and what a ``Suggestion`` calls it.
+_SAID = {"actions": "x", "rows": "rows", "names": "names", "propensities": "propensities", "means": "mean"}
+_SAID |= {"deviations": "std"}
 _CHANGES = ("ask", "tell", "forget")
 _VIEWS = ("recommend", "posterior", "pending", "health", "metrics")
 
@@ -184,8 +189,8 @@ class Service:
         try:
             if operation == "ask":
                 found = self.bandit.ask(**words, details=True)
-                said = {"actions": found.x, "propensities": found.propensities}
-                answer = {"ids": list(found.ids)} | plain(said)
+                said = {name: getattr(found, of) for name, of in _SAID.items()}
+                answer = {"ids": list(found.ids)} | _known(said)
             else:
                 getattr(self.bandit, operation)(**words)
         except Exception:
@@ -195,9 +200,8 @@ class Service:
         if operation == "ask":  # a crash needs what was answered, not the candidates of the round
             pending, asked = self.bandit._state.ledger.pending, slice(-len(answer["ids"]), None)
             stages = None if pending.stages is None else pending.stages[asked].tolist()
-            record |= {"time": request.get("time"), "ids": answer["ids"], "stages": stages}
-            record |= {"points": pending.points[asked].tolist(), "rows": pending.rows[asked]}
-            record["propensities"] = answer["propensities"]
+            record |= {"time": request.get("time"), "stages": stages, "points": pending.points[asked].tolist()}
+            record["answer"] = {name: said for name, said in answer.items() if name != "actions"}
         else:
             record["request"] = {**request, "key": None}
         self.journal.append(record)
@@ -219,8 +223,12 @@ class Service:
         """Return what a request may see of the bandit without changing it."""
         bandit = self.bandit
         if operation == "recommend":
-            found = bandit.recommend(**words)
-            return {"actions": plain(found if isinstance(found, Tensor) else [found])}
+            found, listing = bandit.recommend(**words), listing_of(bandit.candidates, words.get("candidates"))
+            if listing is None:
+                return {"actions": plain(found if isinstance(found, Tensor) else [found])}
+            rows = (listing.actions([*range(listing.size)]).to(found) == found).all(-1).nonzero().flatten().tolist()[:1]
+            names = listing.names and [listing.names[row] for row in rows]
+            return _known({"actions": found, "rows": rows, "names": names})
         if operation == "posterior":
             X = bandit.candidates.points(words["points"], words.get("context"), max(bandit.now, 0.0))
             mean, deviation = moments(bandit, X)
@@ -272,13 +280,18 @@ class Service:
             X = torch.tensor(record["points"], dtype=torch.float64).to(example)
             checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
             stages = None if record["stages"] is None else torch.tensor(record["stages"], dtype=torch.long)
-            propensities = record["propensities"]
-            stated = [math.nan if each is None else each for each in propensities or ()]
-            clock = state.clock.moved_to(time_of(record), state.round)
-            ids = list(self.bandit._mark(X, clock, stages, record["rows"], stated))
-            if ids != record["ids"]:
-                raise InputError(f"the points are numbered {ids} here and {record['ids']} there.")
-            answer = {"ids": ids, "actions": plain(self.bandit.candidates.actions(X)), "propensities": propensities}
+            said, clock = record["answer"], state.clock.moved_to(time_of(record), state.round)
+            given = [math.nan if each is None else each for each in said.get("propensities", ())]
+            rows, propensities = (
+                checks.whole_numbers("rows", said.get("rows", ())),
+                [checks.number("propensities", each) for each in given],
+            )
+            if {len(rows), len(propensities)} - {0, len(X)}:
+                raise InputError(f"the {len(X)} point(s) have {len(rows)} rows and {len(propensities)} propensities.")
+            ids = list(self.bandit._mark(X, clock, stages, rows, propensities))
+            if ids != said["ids"]:
+                raise InputError(f"the points are numbered {ids} here and {said['ids']} there.")
+            answer = said | {"actions": plain(self.bandit.candidates.actions(X))}
         else:
             change = getattr(self.bandit, checks.one_of("op", operation, ("tell", "forget")))
             change(**arguments(operation, record["request"]))
@@ -292,6 +305,11 @@ class Service:
 
     def _beside(self, ending: str) -> Path:
         return self.path.with_name(self.path.name + ending)
+
+
+def _known(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said as JSON has it, without what is None."""
+    return {name: plain(value) for name, value in said.items() if value is not None}
 
 
 def _last_fits(bandit: Bandit) -> list[Any]:
