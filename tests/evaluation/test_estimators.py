@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_named():
         (lambda: ips(log=log, target_probabilities=2.0 * target), "add up to 1 in each round; 20 of 20 rows are not"),
         (lambda: ips(log=log, target_probabilities=target[:5]), "must be of 20 rounds as the rewards are, got 5"),
         (lambda: ips(log=log, target_probabilities=np.full(20, 1.5)), r"in \[0, 1\]"),
-        (lambda: ips(log=few, target_probabilities=target), "0 for what was no action of the round"),
+        (lambda: ips(log=few, target_probabilities=target), "0 for what was no action, of which"),
         (lambda: ips(target_probabilities=target, **(words | {"rows": None})), "need rows="),
         (lambda: ips(target_probabilities=target, **(words | {"propensities": [0.0] * 20})), r"in \(0, 1\]"),
         (lambda: snips(log=log, target_probabilities=np.zeros(20)), "plays nothing that the log has"),
