@@ -155,18 +155,18 @@ def test_empirical_bernstein_intervals_are_those_of_the_theorem():
     ("kind", "n", "logs"),
     [
         ("frequent rewards", 300, 60),
-        *(pytest.param(kind, 1000, 600, marks=pytest.mark.slow) for kind in KINDS),
+        *(pytest.param(kind, 3000, 400, marks=pytest.mark.slow) for kind in KINDS if "rare" not in kind),
     ],
 )
 def test_intervals_cover_about_as_often_as_they_say(kind, n, logs):
-    """Of 90 %: bootstrap ones where nothing is warned of, in 78 % of 60 logs or 84 % of 600; Bernstein ones in 95 %.
+    """Of 90 %: bootstrap ones where nothing is warned of, in 78 % of 60 logs or 85 % of 400; Bernstein ones in 95 %.
 
     At a true rate of 90 % false alarms are below 0.3 % for each number. Clipped weights and models are biased, which no
     interval knows.
     """
     for name, ((_, bernstein, bootstrap, *_), _) in covered(kind, n, range(5_000, 5_000 + logs), 0.9).items():
         if name in ("IPS", "SNIPS", "DR"):
-            assert bootstrap >= (0.78 if logs == 60 else 0.84), name
+            assert bootstrap >= (0.78 if logs == 60 else 0.85), name
             assert bernstein >= 0.95, name
 
 
@@ -204,9 +204,9 @@ def test_what_does_not_fit_is_named():
         (lambda: ips(log=missing, target_probabilities=target), "1 of 20 rewards of the log are missing: log.rewarded"),
         (lambda: ips(log=log, rewards=log.rewards, target_probabilities=target), "not log and rewards"),
         (lambda: ips(log=log, target_probabilities=2.0 * target), "add up to 1 in each round; 20 of 20 rows are not"),
-        (lambda: ips(log=log, target_probabilities=target[:5]), "5 rounds for 20"),
+        (lambda: ips(log=log, target_probabilities=target[:5]), "must be of 20 rounds as the rewards are, got 5"),
         (lambda: ips(log=log, target_probabilities=np.full(20, 1.5)), r"in \[0, 1\]"),
-        (lambda: ips(log=few, target_probabilities=target), "0 for what was no action of the round"),
+        (lambda: ips(log=few, target_probabilities=target), "0 for what was no action, of which"),
         (lambda: ips(target_probabilities=target, **(words | {"rows": None})), "need rows="),
         (lambda: ips(target_probabilities=target, **(words | {"propensities": [0.0] * 20})), r"in \(0, 1\]"),
         (lambda: snips(log=log, target_probabilities=np.zeros(20)), "plays nothing that the log has"),
@@ -214,6 +214,7 @@ def test_what_does_not_fit_is_named():
         (lambda: doubly_robust(log=log, target_probabilities=target, predictions=nan[:, :2]), r"must be \(20, 4\)"),
         (lambda: doubly_robust(log=log, target_probabilities=target[:, 0], predictions=nan), "of all actions"),
         (lambda: clipped_ips(log=log, target_probabilities=target, clip=0.0), "clip must be a finite number above 0"),
+        (lambda: direct_method(log=log, target_probabilities=target[:5], predictions=nan[:5]), "must be of 20 rounds"),
         (lambda: ips(log=3, target_probabilities=target), "log must be a Log"),
         (lambda: target_probabilities("greedy", log), "policy must be a bandit"),
     ):

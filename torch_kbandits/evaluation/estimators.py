@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from typing import Any, NamedTuple, TypedDict, Unpack, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ def ips(*, target_probabilities: Any, **columns: Unpack[Columns]) -> Estimate:
     a position depends on its own action alone. Users who read down to the first that they like (cascades) are not
     modelled.
 
-    Source: Horvitz and Thompson, 1952; Strehl et al., NeurIPS 2010. Slates: Li et al., KDD 2018, §4.2 (item-position).
+    Source: Horvitz and Thompson, 1952; Strehl et al., NeurIPS 2010. Slates: Li et al., KDD 2018, item-position model.
 
     Args:
         target_probabilities: with which the target policy plays what was played, (n,); or all actions of each round,
@@ -94,13 +95,11 @@ def direct_method(
         log: to see that the actions are there, and for its slates.
         slates: (n,), as in ``Log``.
     """
-    table = _distributions(target_probabilities, log)
-    slates = slates if log is None else log.slates
-    nothing = table.new_zeros(len(table))
-    given = _Choices(
-        nothing, None, None, None if slates is None else whole_numbers("slates", slates, len(table)), table
-    )
-    return given.estimate(nothing, *given.predicted(predictions))
+    table = _distributions(target_probabilities, None if log is None else len(log), log)
+    slates, nothing = slates if log is None else log.slates, table.new_zeros(len(table))
+    slates = None if slates is None else whole_numbers("slates", slates, len(table))
+    given = _Choices(nothing, nothing, None, slates, table)
+    return replace(given.estimate(nothing, *given.predicted(predictions)), weights=None)
 
 
 def doubly_robust(*, target_probabilities: Any, predictions: Any, **columns: Unpack[Columns]) -> Estimate:
@@ -133,14 +132,10 @@ class _Choices(NamedTuple):
     """Checked columns (n,): rewards, importance weights, rows, slates; and the target's probabilities, (n, A)."""
 
     rewards: Tensor
-    importance: Tensor | None
+    weights: Tensor
     rows: Tensor | None
     slates: Tensor | None
     table: Tensor | None
-
-    @property
-    def weights(self) -> Tensor:
-        return cast(Tensor, self.importance)
 
     def predicted(self, predictions: Any) -> tuple[Tensor, Tensor]:
         """Return what a model predicts of each round for the target policy, and for the action played, (n,)."""
@@ -153,8 +148,9 @@ class _Choices(NamedTuple):
         if self.rows is not None:
             is_needed = is_needed.scatter(1, self.rows.unsqueeze(-1), True)
         lacking = (is_needed & ~values.isfinite()).any(1)
-        refuse("predictions", lacking, lacking, "finite for all that the target policy plays and for what was played")
         values = values.where(is_needed, 0.0)
+        words = "finite for all that the target policy plays and for what was played"
+        refuse("predictions", values.sum(1), lacking, words)
         base = (self.table * values).sum(1)
         return base, base if self.rows is None else values.gather(1, self.rows.unsqueeze(-1)).squeeze(-1)
 
@@ -164,13 +160,13 @@ class _Choices(NamedTuple):
         terms, most = self._summed(base + weights * errors)
         extremes = errors.clamp_min(0.0).max() - errors.clamp_max(0.0).min()
         span = torch.as_tensor(base).max() - torch.as_tensor(base).min() + weights.max() * extremes
-        return Estimate(terms, torch.ones_like(terms), self.importance, most * float(span))
+        return Estimate(terms, torch.ones_like(terms), self.weights, most * float(span))
 
     def normalized(self) -> Estimate:
         """Return the weighted mean of rewards; of slates times their mean length."""
         (terms, most), (total, _) = self._summed(self.weights * self.rewards), self._summed(self.weights)
         span = float(self.weights.max() * (self.rewards.max() - self.rewards.min()))
-        return Estimate(terms, total * len(terms) / len(self.rewards), self.importance, most * span)
+        return Estimate(terms, total * len(terms) / len(self.rewards), self.weights, most * span)
 
     def warn_of_overlap(self, stacklevel: int) -> None:
         """Say where the log tells little of the target policy: mean weights are 1 where it plays all of it."""
@@ -186,9 +182,7 @@ class _Choices(NamedTuple):
         counted = _effective(weights) * _effective(self.rewards) / len(weights)
         if counted < _FEWEST:
             size = f"an effective sample of {_effective(weights):.3g} of {len(weights)} rows, not all of them paid"
-            advice = (
-                "intervals are too short, and one more reward may decide. Log more of what it plays, or use a model"
-            )
+            advice = "intervals are too short, and one reward may decide. Log more of what it plays, or use a model"
             said.append(f"The log has as much of the target policy as {counted:.2g} rewards, {size}: {advice}.")
         if said:
             warnings.warn(" ".join(said), OverlapWarning, stacklevel=stacklevel)
@@ -218,10 +212,9 @@ def _choices(target_probabilities: Any, log: Log | None = None, **columns: Any) 
         table, target = None, numbers("target_probabilities", target_probabilities, n)
         refuse("target_probabilities", target, (target < 0.0) | (target > 1.0 + _ROUNDING), "in [0, 1]")
     else:
-        table = _distributions(target_probabilities, log)
-        if rows is None or len(table) != n:
-            got = f"{len(table)} rounds for {n} rewards" if rows is not None else "no rows"
-            raise InputError(f"Target probabilities of all actions need rows=, which of them was played; got {got}.")
+        table = _distributions(target_probabilities, n, log)
+        if rows is None:
+            raise InputError("Target probabilities of all actions need rows=, which of them was played.")
         refuse("rows", rows, (rows < 0) | (rows >= table.shape[1]), f"at least 0 and below {table.shape[1]}")
         target = table.gather(1, rows.unsqueeze(-1)).squeeze(-1)
     given = _Choices(rewards, target / propensities, rows, slates, table)
@@ -253,13 +246,16 @@ def _table(name: str, values: Any) -> Tensor:
     return table
 
 
-def _distributions(target_probabilities: Any, log: Log | None) -> Tensor:
+def _distributions(target_probabilities: Any, n: int | None, log: Log | None) -> Tensor:
     """Return the probabilities (n, A) of a target policy, which add up to 1 over the actions of each round."""
     table, name = _table("target_probabilities", target_probabilities), "target_probabilities"
-    total = table.sum(1)
-    wrong = ((table < 0.0).any(1)) | ~((total - 1.0).abs() <= _ROUNDING)
-    refuse(name, total, wrong, "at least 0 and add up to 1 in each round")
-    if log is not None and len(table) == len(log):
+    if n is not None and len(table) != n:
+        raise InputError(f"{name} must be of {n} rounds as the rewards are, got {len(table)}.")
+    wrong = (table < 0.0).any(1) | ~((table.sum(1) - 1.0).abs() <= _ROUNDING)
+    refuse(name, table.sum(1), wrong, "at least 0 and add up to 1 in each round")
+    if log is not None:
         beyond = (table > 0.0) & (torch.arange(table.shape[1]) >= log.num_actions.unsqueeze(-1))
-        refuse(name, log.num_actions, beyond.any(1), "0 for what was no action of the round")
+        refuse(
+            name, log.num_actions, beyond.any(1), "0 for what was no action, of which a round has that many"
+        )
     return table
