@@ -189,10 +189,14 @@ class KeptBandit:
 
         Raises:
             FileError: if the file cannot be written.
+            InputError: if this bandit logs to it already.
 
         Cost: of each ask that of ``details=True``, and an append to a file.
         """
-        self._callbacks.append(JSONLog(where, contexts=contexts))
+        log = JSONLog(where, contexts=contexts)
+        if any(isinstance(each, JSONLog) and each.where == log.where for each in self._callbacks):
+            raise InputError(f"This bandit logs to {checks.shown(where)} already: each choice would be there twice.")
+        self._callbacks.append(log)
 
     def _notify(
         self, before: Ledger, found: Suggestion | None = None, asked: Pending | None = None, places: Sequence[int] = ()
