@@ -31,10 +31,10 @@ def listed(bandit, words):
 
 
 def without_rows(bandit):
-    """The state, but for the rows that were noted of what is pending, and what depends on all of it."""
+    """The state, but for the rows and propensities noted of what is pending, and what depends on all of it."""
     state = bandit.state_dict()
     return {name: part for name, part in state.items() if name not in ("pending", "checksum")} | {
-        "pending": {name: part for name, part in state["pending"].items() if name != "rows"}
+        "pending": {name: part for name, part in state["pending"].items() if name not in ("rows", "propensities")}
     }
 
 

@@ -24,7 +24,10 @@ BY_HAND = {
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
-    "acquisition": {"SobolRule.on_box", "UniformRule.on_box"} | {"ProbabilityOfImprovementRule.scaled_to"},
+    "acquisition": {"SobolRule.on_box", "UniformRule.on_box"}
+    | {"ProbabilityOfImprovementRule.scaled_to"}
+    | {"SoftmaxRule.scaled_to"}
+    | {f"{name}.probabilities" for name in ("SoftmaxRule", "ThompsonRule", "UniformRule")},
     "selection": {"CompositeSurrogate.learns_residual", "GaussianSurrogate.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}

@@ -10,6 +10,7 @@ from torch_kbandits.acquisition.analytic import (
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.pending import CombinedFunction
+from torch_kbandits.acquisition.randomized import EpsilonGreedy, SoftmaxRule
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
@@ -35,12 +36,14 @@ __all__ = [
     "Cube",
     "DiscretizedThompsonSampling",
     "Domain",
+    "EpsilonGreedy",
     "ExpectedImprovementRule",
     "KernelUCB",
     "OptimisticRule",
     "ProbabilityOfImprovementRule",
     "RandomRule",
     "SobolRule",
+    "SoftmaxRule",
     "SomeOf",
     "StagedRule",
     "ThompsonRule",

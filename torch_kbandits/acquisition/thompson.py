@@ -132,7 +132,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)
             self._mean = posterior.mean.squeeze(-1)
-            self._sampler = partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
+            self._sampler = partial(_joint_draw, triangular_root(posterior.distribution.covariance_matrix))
             return
         is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
         if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
@@ -169,7 +169,7 @@ def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
     return root @ normals.to(root)
 
 
-def _root(covariance: Tensor) -> Tensor:
+def triangular_root(covariance: Tensor) -> Tensor:
     """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
 
     A covariance of which nothing but rounding is left has its symmetric root.

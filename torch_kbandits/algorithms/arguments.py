@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
 from torch_kbandits.candidates.timed import some_points
@@ -54,6 +55,7 @@ class RunWords(TypedDict, total=False):
     constraints: Sequence[Limit]
     expire_after: float | Expiry | None
     objective: Scalarization | None
+    epsilon: float
 
 
 class PriorWords(RunWords, total=False):
@@ -122,6 +124,7 @@ class BKBWords(SketchWords, total=False):
 #: What a shared word is unless it is given; None for all others.
 DEFAULTS: dict[str, Any] = {
     "failure_probability": 0.1,
+    "epsilon": 0.0,
     "outcomes": (),
     "constraints": (),
     "oversampling": 3.0,
@@ -177,6 +180,7 @@ MEANINGS = _entries("""
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
     objective: what is sought in place of the reward alone, a ``Scalarization``.
+    epsilon: with what probability a choice is uniform, so that nothing has a propensity of 0; see ``EpsilonGreedy``.
 """)
 
 
@@ -264,6 +268,8 @@ class Arguments:
         """Return the arguments of ``Bandit``: these words, and the algorithm's own pieces, which come first."""
         given = {name: self.words[name] for name in _HANDED_ON if name in self.words}
         prior = {} if "prior" in own else {"prior": self.prior}
+        if self.words["epsilon"] != 0.0:
+            own["acquisition"] = EpsilonGreedy(own.get("acquisition", UpperConfidenceRule()), self.words["epsilon"])
         return {"candidates": self.candidates, **given, **prior, **own}
 
     def under(

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import with_chosen
@@ -59,7 +59,8 @@ class Bandit(KeptBandit, BanditReports):
             memory is to be learned.
         dictionary: which played points span the approximation; None for the exact posterior.
         width: the confidence width, a multiplier of the standard deviation; None for acquisitions that use none.
-        acquisition: how the next point is chosen from the posterior.
+        acquisition: how the next point is chosen from the posterior; ``EpsilonGreedy(rule, epsilon)`` with a share of
+            uniform choices.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
             Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
@@ -110,7 +111,7 @@ class Bandit(KeptBandit, BanditReports):
         regularization: float | None = None,
         dictionary: DictionaryRule | None = None,
         width: Width | None = None,
-        acquisition: AcquisitionRule | None = None,
+        acquisition: AcquisitionRule | EpsilonGreedy | None = None,
         batches: BatchRule | None = None,
         memory: Memory | None = None,
         seed: int,
@@ -214,7 +215,8 @@ class Bandit(KeptBandit, BanditReports):
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
         if details or distinct is not False or exclude is not None:
-            slate = Slate(exclude, distinct=checks.flag("distinct", distinct))
+            wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
+            slate = Slate(exclude, distinct=distinct, states=details or wanted, spares=not wanted)
         X, state, ahead = self._asked(None if q is None else checks.size("q", q), time, context, candidates, slate)
         actions = self.candidates.actions(X.clone())
         if remember:
@@ -370,21 +372,25 @@ class Bandit(KeptBandit, BanditReports):
         """Return the next q points, not to be written to, what is known once they are pending, and their posterior."""
         start = perf_counter()
         state, domain = self._now(time, context, candidates)
+        slate = Slate() if slate is None and self._config.states_propensities else slate
         if slate is not None:
             domain = slate.begun(self.candidates, domain, candidates)
         known = self._ahead_of(state)
         ahead, before = with_chosen(self._config, state, domain, known, q, slate), known.num_pending
         X = ahead.pending[before:].clone() if before else ahead.pending
         stages = None if ahead.stages is None else ahead.stages[before:]
-        rows = () if slate is None else slate.rows
-        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows))
+        rows, propensities = ((), ()) if slate is None else (slate.rows, slate.propensities)
+        state = changed(state, ledger=state.ledger.with_asked(X, state.now, stages, rows, propensities))
         self._seconds["ask"].append(perf_counter() - start)
         return X, state, ahead
 
-    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
-        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None, *noted: Any) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids.
+
+        Noted are their rows and propensities, if these are known.
+        """
         state = without_expired(self._config, self._state.at(clock))
-        ledger = state.ledger.with_asked(X, state.now, stages)
+        ledger = state.ledger.with_asked(X, state.now, stages, *noted)
         self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, EpsilonGreedy, SobolRule, UniformRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate
@@ -18,6 +18,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.selection import (
+    Choice,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -39,7 +40,7 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
     if config.objective is not None:
         sought = _sought(config, state, config.objective)
         is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
-    return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+    return config.rule if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:
@@ -125,17 +126,33 @@ def with_chosen(
     size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
         if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
-            found, times, row = ahead.pending[:1], min(again, size - number), None
+            found, times, choice = ahead.pending[:1], min(again, size - number), None
         else:
-            now = first if first is config.acquisition else rule_in(config, state, number)
-            found = offer.chosen(sought, now, beta, seed_for(config.seed, state.round, f"ask {number}"))
-            found, times, row = as_told(candidates, found) if candidates.is_timed else found, 1, ahead.row
+            now = first if first is config.rule else rule_in(config, state, number)
+            seed = seed_for(config.seed, state.round, f"ask {number}")
+            found = _drawn(config, offer, sought, now, beta, seed)
+            found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
         if slate is not None:
-            times, offer = 1, slate.with_choice(found, row, ahead, offer)
+            times, offer = 1, slate.with_choice(found, choice, ahead, offer)
         ahead.add(found, times)
         if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
+
+
+def _drawn(
+    config: BanditConfig, offer: Playable, sought: Any, rule: AcquisitionRule, beta: Tensor, seed: int
+) -> Tensor:
+    """Return the point (1, d) that a rule chooses, or with some probability a uniform one."""
+    found, own, mixture = offer.chosen(sought, rule, beta, seed), sought.choice, config.acquisition
+    if not isinstance(mixture, EpsilonGreedy):
+        return found
+    if mixture.explores(seed):
+        found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
+    if own is not None:
+        mixed = lambda: mixture.mixed(own.probabilities(), offer.rows)  # noqa: E731
+        sought.choice = Choice(sought.choice.row, mixed, own.is_dear)
+    return found
 
 
 def is_batch_complete(

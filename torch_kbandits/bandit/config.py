@@ -13,7 +13,15 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule, UpperConfidenceRule
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    EpsilonGreedy,
+    OptimisticRule,
+    RandomRule,
+    SoftmaxRule,
+    UniformRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.values import are_same
@@ -90,7 +98,7 @@ class BanditConfig:
     prior: Prior | LearnedPrior
     dictionary: DictionaryRule | None
     width: Width | None
-    acquisition: AcquisitionRule
+    acquisition: AcquisitionRule | EpsilonGreedy
     batches: BatchRule | None
     memory: Memory | None
     seed: int
@@ -124,6 +132,19 @@ class BanditConfig:
         """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: piece for name, piece in given.items() if piece not in (None, ())}
+
+    # ---------------------------------------------------------------- choices
+
+    @cached_property
+    def rule(self) -> AcquisitionRule:
+        """How the next point is chosen from the posterior, where it is not chosen uniformly."""
+        return self.acquisition.rule if isinstance(self.acquisition, EpsilonGreedy) else self.acquisition
+
+    @cached_property
+    def states_propensities(self) -> bool:
+        """Whether every choice is made with a known probability that is to be recorded: where that is asked for."""
+        is_random = isinstance(self.acquisition, (EpsilonGreedy, SoftmaxRule, UniformRule))
+        return is_random and untimed(self.candidates).is_finite and not untimed(self.candidates).is_split
 
     # ---------------------------------------------------------------- time
 
@@ -208,7 +229,7 @@ class BanditConfig:
     @property
     def num_stages(self) -> int:
         """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
-        return self.acquisition.num_stages or len(self.specs)
+        return self.rule.num_stages or len(self.specs)
 
     def spec_of(self, prior: Prior, memory: Memory | None) -> SurrogateSpec:
         """Return what is taken for true under a prior and a memory."""
@@ -270,7 +291,7 @@ class BanditConfig:
         if self.family is not None:
             parts = tuple(surrogate_over(self.candidates, self._posterior_config(each)) for each in self.specs)
             return EnsembleSurrogate(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
-        num_stages, memory = self.acquisition.num_stages, spec.memory
+        num_stages, memory = self.rule.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
         config = self._posterior_config(under, self._beside_rewards)
@@ -342,7 +363,7 @@ class BanditConfig:
 
 def _check_pieces(config: BanditConfig) -> None:
     """Refuse pieces that have no meaning for each other."""
-    rule, memories, objective, learning = config.acquisition, config.memories, config.objective, config.learning
+    rule, memories, objective, learning = config.rule, config.memories, config.objective, config.learning
     named, several = type(rule).__name__, type(memories).__name__
     if rule.uses_width:
         checks.instance("width", config.width, Width, "a confidence width such as ConstantWidth(2.0)")
@@ -375,7 +396,7 @@ def _check_pieces(config: BanditConfig) -> None:
 
 def _check_candidates(config: BanditConfig) -> None:
     """Refuse a rule that cannot choose among such candidates under such kernels, and kernels that do not fit."""
-    candidates, rule, batches = untimed(config.candidates), config.acquisition, config.batches
+    candidates, rule, batches = untimed(config.candidates), config.rule, config.batches
     level, now = config.start.regularization, torch.zeros(1, dtype=torch.float64)
     if rule.num_stages and not candidates.is_finite:
         raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
@@ -386,6 +407,10 @@ def _check_candidates(config: BanditConfig) -> None:
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
             "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
         )
+    if batches is not None and batches.repeats_points and isinstance(config.acquisition, EpsilonGreedy):
+        raise InputError(f"{type(batches).__name__} plays a point again and again: leave out EpsilonGreedy.")
+    if isinstance(rule, SoftmaxRule) and not candidates.is_finite:
+        raise InputError("SoftmaxRule draws one of listed candidates: give arms or actions instead of bounds.")
     for memory in config.all_memories or (None,):
         if memory is not None and not bool(memory.noise(now, 0.0, level).isfinite()):
             raise InputError(f"{memory!r} drops what is told at noise variance {level:g}: let it keep more than that.")

@@ -240,7 +240,7 @@ def guarantee(
         forgets_by=" and ".join(dict.fromkeys(forgetting)) or None,
         prior="fitted" if config.learns_units else "given" if config.family is None else "one of several",
         num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
-        is_staged=config.acquisition.num_stages > 0,
+        is_staged=config.rule.num_stages > 0,
         theory=config.theory if isinstance(config.width, ConstantWidth) else None,
     )
     of_width = cast(Width, config.width).guarantee(circumstances)

@@ -47,7 +47,8 @@ def without_expired(config: BanditConfig, state: State) -> State:
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
     Y = X.new_full((len(X),), torch.nan)
-    told = Round(state.clock, X, Y, pending.stages_of(rows), measured, times, failed)
+    known = pending.stages_of(rows), measured, times, failed
+    told = Round(state.clock, X, Y, *known, propensities=pending.propensities_of(rows))
     return learned(config, state, told, left)
 
 
@@ -76,7 +77,8 @@ def round_of(
     else:
         Y = torch.full_like(X[:, 0], torch.nan)
     lost = None if columns is None else Y.isnan() & is_over
-    return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+    known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows)
+    return Round(clock, X, Y, *known), is_over
 
 
 def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
@@ -221,7 +223,7 @@ def _predicted(
 def _as_told(state: State, new: Round) -> History:
     rounds = torch.full((new.X.shape[0],), state.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
-    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
+    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed, new.propensities)
 
 
 def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
@@ -261,7 +263,8 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
     for clock, number in zip(clocks, counts, strict=True):
         told, end = history.rows(slice(end, end + number)), end + number
-        rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
+        known = told.stages, told.outcomes, told.times, told.failed
+        rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities))
     before, numbers = state.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well

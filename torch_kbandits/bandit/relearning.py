@@ -150,7 +150,7 @@ def _believed(
     num_learned: int,
 ) -> tuple[Surrogate, tuple[ComparedPosterior, ...]]:
     """Return the posterior of the observations that count under a spec, and those to be compared next."""
-    told, prior, memory = learned.rewarded, spec.prior, spec.memory
+    told, prior, memory = learned.rewarded._replace(propensities=None), spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
     new = told if known is None else told.rows(slice(len(known.told.X), None))
     counting = spec.counted(_counting(spec, new, now))

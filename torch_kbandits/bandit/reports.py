@@ -14,12 +14,13 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
-from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in, with_chosen
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
@@ -328,6 +329,28 @@ class BanditReports:
         function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else offer.constraints.limited(function)
         return domain.of_action(function, self.candidates.example.shape[-1])
+
+    def propensities(
+        self, *, context: Any = None, candidates: Any = None, time: Any = None, exclude: Any = None
+    ) -> Tensor:
+        """Return with what probability ``ask`` plays each candidate next, (A,), a row for each, in double precision.
+
+        Of a rule that draws nothing the best has 1, equals share it. By Thompson sampling they are counted in draws,
+        exact for two actions; see ``ThompsonRule.probabilities``. What limits or failures keep from being played has 0,
+        and with ``EpsilonGreedy`` nothing else. They are of the next point alone, given what is pending, and follow
+        from the seed like the choice. Arguments are as in ``ask``; nothing changes.
+
+        Raises:
+            InputError: if candidates are not listed, as on a box, where every point has probability 0.
+        """
+        state, domain = self._now(time, context, candidates)
+        if not domain.is_listed:
+            hint = "give arms or actions, such as a grid of the box"
+            raise InputError(f"Propensities are probabilities of candidates that are listed in one process: {hint}.")
+        slate = Slate(exclude)
+        domain = slate.begun(self.candidates, domain, candidates)
+        with_chosen(self._config, state, domain, self._ahead_of(state), 1, slate)
+        return self._there(cast(Tensor, slate.probabilities))
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.

@@ -120,3 +120,4 @@ class Round(NamedTuple):
     times: Tensor | None = None  # at which the points were played, (q,); None where there is no clock
     failed: Tensor | None = None  # which plays failed, (q,); None where no outcome is declared
     is_rewarded: bool = False  # whether each play is known to have a reward
+    propensities: Tensor | None = None  # with which points were chosen, (q,), NaN where not noted; None where none was

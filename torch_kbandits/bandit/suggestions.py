@@ -1,5 +1,6 @@
 """What an ask says beyond points: which rows were chosen, what was expected of them, and what was left out."""
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -11,7 +12,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import InputError
-from torch_kbandits.selection import FantasyPosterior, Playable
+from torch_kbandits.selection import Choice, FantasyPosterior, Playable
 
 
 class Suggestion(NamedTuple):
@@ -24,7 +25,10 @@ class Suggestion(NamedTuple):
         names: of these, (q,); None where they have none.
         mean: posterior means of rewards there, (q,), in reward units.
         std: posterior standard deviations, (q,), as they were chosen: given that all pending before returned its mean.
-        propensities: with what probability each was chosen, (q,); None where nobody knows.
+        propensities: with what probability each was chosen, (q,) in double precision on the CPU, given those before
+            it; see ``Bandit.propensities``. None where candidates are not listed in one process, and where counting
+            would cost many choices, unless ``EpsilonGreedy`` says that they are wanted: by Thompson sampling of more
+            than 2,000 candidates, of several objectives and of families that draw or eliminate hypotheses.
     """
 
     x: Any
@@ -42,14 +46,25 @@ class Slate:
     Args:
         excluded: what is not to be played, as ``Bandit.ask`` takes it; None for nothing.
         distinct: whether no action is chosen twice.
+        states: whether it is noted with what probabilities choices are made.
+        spares: whether it is not where that would cost many choices.
+
+    Attributes:
+        rows: of the points chosen, (q,), if there is a listing.
+        propensities: of these, (q,), 0 where they are not noted; none if none is to be.
+        probabilities: those of all actions in the last choice, (A,); None if they are not noted.
     """
+
+    probabilities: Tensor | None = None
 
     _listing: Listing | None
     _domain: Domain  # without what was left out so far, whatever limits say
 
-    def __init__(self, excluded: Any, *, distinct: bool) -> None:
-        self._excluded, self._distinct = excluded, distinct
-        self.rows, self._moments = list[int](), list[tuple[Tensor, Tensor]]()
+    def __init__(
+        self, excluded: Any = None, *, distinct: bool = False, states: bool = True, spares: bool = False
+    ) -> None:
+        self._excluded, self._distinct, self.states, self._spares = excluded, distinct, states, spares
+        self.rows, self.propensities, self._moments = list[int](), list[float](), list[tuple[Tensor, Tensor]]()
 
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
         """Return what may be played of a round's domain, given the actions that the round brought, if any."""
@@ -87,17 +102,29 @@ class Slate:
         rows = rows if self._domain.allowed is None else rows[torch.isin(rows, self._domain.allowed)]
         return int(rows[0]) if len(rows) else None
 
-    def with_choice(self, x: Tensor, row: int | Tensor | None, ahead: FantasyPosterior, offer: Playable) -> Playable:
-        """Note a point (1, d) of a row, if that is known, before it is pending; return what may be chosen next."""
+    def with_choice(self, x: Tensor, choice: Choice | None, ahead: FantasyPosterior, offer: Playable) -> Playable:
+        """Note a point (1, d), how it was chosen if not again, before it is pending; return what may be chosen next."""
         self._moments.append(ahead.moments(x))
         if self._listing is None:
             return offer
-        self.rows.append(cast(int, self._row_of(x)) if row is None else int(row))
+        row = cast(int, self._row_of(x)) if choice is None else int(choice.row)
+        self.rows.append(row)
+        if self.states and (choice is not None or self._domain.is_listed):
+            self._state(choice, row, self._listing.size)
         if not self._distinct:
             return offer
         size = self._listing.size
         self._domain = self._domain.without(self.rows[-1:], size)
         return replace(offer, domain=offer.domain.without(self.rows[-1:], size), beyond=self._domain)
+
+    def _state(self, choice: Choice | None, row: int, size: int) -> None:
+        """Note with what probability a row of so many was chosen, or surely if again."""
+        self.probabilities = None
+        if choice is None:
+            self.probabilities = (torch.arange(size, device="cpu") == row).double()
+        elif not (self._spares and choice.is_dear):
+            self.probabilities = choice.probabilities()
+        self.propensities.append(0.0 if self.probabilities is None else float(self.probabilities[row]))
 
     def suggestion(self, x: Any, ids: tuple[int, ...], candidates: Candidates) -> Suggestion:
         """Return what is said of the points that were chosen."""
@@ -106,7 +133,10 @@ class Slate:
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt())
+        chosen = None
+        if any(self.propensities):
+            chosen = torch.tensor([each or math.nan for each in self.propensities], dtype=torch.float64, device="cpu")
+        return Suggestion(x, ids, rows, names, mean, variance.clamp_min(0.0).sqrt(), chosen)
 
 
 def actions_of(candidates: Candidates, rows: Any, brought: Any, x: Any) -> tuple[Tensor, list[int]]:

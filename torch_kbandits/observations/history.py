@@ -26,6 +26,8 @@ class History(NamedTuple):
         told_at: (n,) when each was told, in double precision, not before it was played; None without a clock, or where
             rewards were told in the order played, when their points were.
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
+        propensities: (n,) with what probability the point of each was chosen when it was asked for, in double
+            precision, NaN where that was not noted; None where it never was. See ``Bandit.propensities``.
     """
 
     X: Tensor
@@ -36,6 +38,7 @@ class History(NamedTuple):
     outcomes: Tensor | None = None
     told_at: Tensor | None = None
     failed: Tensor | None = None
+    propensities: Tensor | None = None
 
     @property
     def rewarded(self) -> "History":
@@ -72,6 +75,10 @@ class History(NamedTuple):
 
 def joined(parts: Sequence[History]) -> History:
     """Return one history from its parts, in order; all of them have stages and times or none."""
+    if len({part.propensities is None for part in parts}) > 1:
+        for place, part in enumerate(parts := [*parts]):
+            none = torch.full_like(part.Y, math.nan, dtype=torch.float64)
+            parts[place] = part if part.propensities is not None else part._replace(propensities=none)
     columns = zip(*parts, strict=True)
     return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
 
@@ -109,7 +116,13 @@ def checked_history(
         part.to(example.device, torch.float64, copy=True) if timed and part is not None else None
         for part in (history.times, history.told_at)
     )
-    return History(X, Y, history.rounds.to(example.device, copy=True), stages, times, outcomes, told_at, failed)
+    propensities = history.propensities
+    if propensities is not None:
+        propensities = propensities.to(example.device, torch.float64, copy=True)
+        if bool(((propensities <= 0.0) | (propensities > 1.0)).any()):
+            raise InputError("history.propensities must lie in (0, 1], or be NaN where they are not known.")
+    rounds = history.rounds.to(example.device, copy=True)
+    return History(X, Y, rounds, stages, times, outcomes, told_at, failed, propensities)
 
 
 def _check_columns(history: Any) -> None:

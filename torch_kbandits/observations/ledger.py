@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ class Pending(NamedTuple):
         ids: of each, ascending.
         times: when each was asked for, ascending; the round where the bandit has no clock.
         rows: which of the actions of its round each was, -1 where that was not noted.
+        propensities: with what probability each was chosen, 0 where that was not noted.
         stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
@@ -36,6 +37,7 @@ class Pending(NamedTuple):
     ids: tuple[int, ...]
     times: tuple[float, ...]
     rows: tuple[int, ...]
+    propensities: tuple[float, ...]
     stages: Tensor | None = None
 
     def found(self, told: Tensor, first: int = 0, noted: Sequence[int] = ()) -> tuple[Tensor, list[int]]:
@@ -61,11 +63,11 @@ class Pending(NamedTuple):
         if not gone:
             return self
         if len(gone) == len(self.ids):
-            return Pending(self.points[:0], (), (), (), None if self.stages is None else self.stages[:0])
+            return Pending(self.points[:0], (), (), (), (), None if self.stages is None else self.stages[:0])
         left = [row for row in range(len(self.ids)) if row not in gone]
-        (ids, noted), times = (tuple(part[row] for row in left) for part in (self.ids, self.rows)), self.times
-        times = tuple(times[row] for row in left)
-        return Pending(self.points[left], ids, times, noted, None if self.stages is None else self.stages[left])
+        ids, times, noted, stated = (tuple(part[row] for row in left) for part in cast(Any, self[1:5]))
+        stages = None if self.stages is None else self.stages[left]
+        return Pending(self.points[left], ids, times, noted, stated, stages)
 
     def without(self, told: Tensor, first: int = 0) -> "Pending":
         """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``found``."""
@@ -78,6 +80,11 @@ class Pending(NamedTuple):
     def stages_of(self, rows: Sequence[int]) -> Tensor | None:
         """Return the stages of points, given their rows, (q,); 0 for -1."""
         return None if self.stages is None else torch.cat([self.stages, self.stages.new_zeros(1)])[list(rows)]
+
+    def propensities_of(self, rows: Sequence[int]) -> Tensor | None:
+        """Return the propensities of points, given their rows, (q,), NaN where not noted; None if none was."""
+        noted = [(self.propensities[row] if row >= 0 else 0.0) or math.nan for row in rows]
+        return None if all(map(math.isnan, noted)) else torch.tensor(noted, dtype=torch.float64)
 
     def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
         """Warn, so many calls above this one, if points pile up of which none is what was told; say whether they do."""
@@ -119,7 +126,7 @@ class Ledger:
         stages, times = nothing if staged else None, nothing.double() if timed else None
         outcomes, failed = (example.new_zeros(0, num_outcomes), nothing.bool()) if num_outcomes else (None, None)
         parts = example[:0], example.new_zeros(0), nothing, stages, times, outcomes, times, failed
-        return cls((History(*parts),), (), Pending(example[:0], (), (), (), stages), 0)
+        return cls((History(*parts),), (), Pending(example[:0], (), (), (), (), stages), 0)
 
     @classmethod
     def restored(
@@ -163,14 +170,15 @@ class Ledger:
             return None
         return torch.cat([*(part.over.stages for part in self.held), self.pending.stages])  # pyright: ignore
 
-    def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None, rows: Sequence[int] = ()) -> Self:
-        """Return the ledger with points (q, d), to which nobody may write, pending since now; of rows, if known."""
+    def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None, rows: Any = (), stated: Any = ()) -> Self:
+        """Return the ledger with points (q, d), to which nobody may write, pending since now, as was noted."""
         before, end = self.pending, self.num_asked + X.shape[0]
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         ids, times = before.ids + tuple(range(self.num_asked, end)), before.times + (now,) * X.shape[0]
         noted = before.rows + (tuple(rows) if rows else (-1,) * X.shape[0])
-        pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, noted, stages)
+        stated = before.propensities + (tuple(stated) if stated else (0.0,) * X.shape[0])
+        pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, noted, stated, stages)
         return changed(self, pending=pending, num_asked=end)
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:

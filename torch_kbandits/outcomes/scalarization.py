@@ -77,6 +77,11 @@ class Scalarization:
         object.__setattr__(self, "weights", given)
 
     @property
+    def is_random(self) -> bool:
+        """Whether weights are drawn for each choice."""
+        return isinstance(self.weights, str)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The k objectives of a weight above 0, in the order given."""
         return tuple(name for name in self.objectives if isinstance(self.weights, str) or self.weights[name] > 0.0)

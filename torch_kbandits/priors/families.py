@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from gpytorch.constraints import Interval
@@ -82,6 +82,8 @@ class FamilyRule(ABC):
 
     #: The factor by which a score loses weight in a round, in (0, 1].
     score_discount: float = 1.0
+    #: Whether the hypotheses that offer are drawn.
+    draws: ClassVar[bool] = False
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return which active hypotheses are not rejected after a round, given each λ (K,): by default all."""
@@ -297,6 +299,8 @@ class Sampling(FamilyRule):
     """
 
     probabilities: tuple[float, ...] | None = None
+
+    draws = True
 
     def __post_init__(self) -> None:
         if self.probabilities is not None:

@@ -27,11 +27,13 @@ from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.selection.propensities import Choice, shares, spread_out
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -90,6 +92,8 @@ class FantasyPosterior(ABC):
         self._pending, self.num_pending = [pending], pending.shape[0]
         #: Returns the score of what was chosen last; 0 where it was chosen without one.
         self.best_score: Callable[[], float] = float
+        #: How the point was chosen that was not added yet; None where candidates are not listed.
+        self.choice: Choice | None = None
 
     @property
     def pending(self) -> Tensor:
@@ -139,13 +143,19 @@ class FantasyPosterior(ABC):
         """
         with torch.no_grad():
             offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
-            if rows is None:
-                scores = rule.on_arms(cast(ArmPosterior, offer), beta, seed)
-            else:
-                scores = rule.on_arms(SomeOf(cast(ArmPosterior, offer), rows, incumbent), beta, seed)
+            posterior = cast(ArmPosterior, offer)
+            if rows is not None:
+                posterior = SomeOf(posterior, rows, incumbent)
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+            scores = rule.on_arms(posterior, beta, seed)
             row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
-            self.row = row = row if rows is None else rows[row]
+            row = row if rows is None else rows[row]
+
+            def probabilities() -> Tensor:
+                own = rule.probabilities(posterior, scores, beta, seed, partial(shares, beta, kernel_bound))
+                return own if rows is None else spread_out(own, rows, len(offer.mean))
+
+            self.choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
             return offer.chosen(row)
 
     def add(self, point: Tensor, times: int = 1) -> None:
@@ -154,6 +164,7 @@ class FantasyPosterior(ABC):
         points = point if times == 1 else point.expand(times, -1)
         self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list
         self.num_pending += times
+        self.choice = None
 
     @abstractmethod
     def _add(self, point: Tensor, times: int) -> None:

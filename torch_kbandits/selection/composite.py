@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from operator import is_, itemgetter
 from typing import Any, ClassVar, Self
 
@@ -19,6 +20,7 @@ from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 
 #: What is kept of the trials in a saved state, in this order; the rates follow from the surrogates.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
@@ -134,6 +136,13 @@ class CompositeFantasy(FantasyPosterior):
                 aheads[part].add(point, times)
         self._aheads, self._chosen_in = aheads, None
         self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])
+
+    def _by_part(self, part: int, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
+        """Return the point (1, d) that a rule chooses by one part."""
+        ahead = self._ahead(part)
+        x = ahead.choose(rule, beta, seed, domain)
+        self.choice = ahead.choice
+        return x
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio of a part that counts, 0-dim."""
@@ -253,13 +262,18 @@ class EnsembleFantasy(CompositeFantasy):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
-        surrogate, found = self._surrogate, list[tuple[float, Tensor, int, int | Tensor | None]]()
+        surrogate, found, self._chosen_in = self._surrogate, list[tuple[float, Tensor, int]](), None
+        if not rule.needs_observations:  # nor does a hypothesis say it
+            return self._by_part(surrogate.leader, rule, beta, seed, domain)
         numbers = surrogate.offering(seed)
         for number, own_seed in numbers:
             ahead = self._ahead(number)
             x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), own_seed, domain)
-            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1, ahead.row))
-        _, x, self._chosen_in, self.row = max(found, key=itemgetter(0))
+            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number))
+        _, x, number = max(found, key=itemgetter(0))
+        self._chosen_in, self.choice = number + 1, self._ahead(number).choice
+        if self.choice is not None and (surrogate.rule.draws or (rule.is_random and len(numbers) > 1)):
+            self.choice = counted(self, self.choice, rule, beta, seed, domain)
         return x
 
     def pending_scores(self) -> Tensor:
@@ -306,10 +320,9 @@ class StagedFantasy(CompositeFantasy):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
+        self._chosen_in = None
         if not isinstance(rule, StagedRule):
-            x = self._ahead(0).choose(rule, beta, seed, domain)
-            self.row = self._ahead(0).row
-            return x
+            return self._by_part(0, rule, beta, seed, domain)
         with torch.no_grad():
             stage, rows = 0, None if domain is None else domain.allowed
             while True:
@@ -319,9 +332,12 @@ class StagedFantasy(CompositeFantasy):
                 if scores is not None:
                     break
                 rows = rows[kept]
-            best, _ = best_of(scores, beta, self._surrogate.kernel_bound(), seed)
-            self._chosen_in, self.row = learner, rows[best]
-            return offer.chosen(self.row)
+            bound = self._surrogate.kernel_bound()
+            best, _ = best_of(scores, beta, bound, seed)
+            self._chosen_in, row = learner, rows[best]
+            own = partial(shares, beta, bound, scores)
+            self.choice = Choice(row, lambda: spread_out(own(), rows, len(offer.mean)))
+            return offer.chosen(row)
 
     def pending_scores(self) -> Tensor:
         """Return the score of each pending point under what learns it, (k,): its stage, or everything."""

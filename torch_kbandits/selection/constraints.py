@@ -22,6 +22,7 @@ from torch_kbandits.selection.objectives import (
     moments_at,
     parts_of,
 )
+from torch_kbandits.selection.propensities import Choice
 from torch_kbandits.selection.search import BoxCube, cube_of
 
 _LATEST = 64  # of the points played so many, the latest, are where a search of what is allowed starts
@@ -261,6 +262,13 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
+    @property
+    def rows(self) -> Tensor:
+        """The rows of the listed candidates that may be played, (k,)."""
+        if self.domain.allowed is not None:
+            return self.domain.allowed.cpu()
+        return torch.arange(sum(map(len, self.domain.parts())))
+
     def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
         """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
@@ -303,9 +311,11 @@ class Playable:
         known.add(outcome.own(offer.chosen(row)), _MANY)
         after = known.offered(own)
         excess = outcome.limit.excess(after.mean[goals], after.variance[goals], outcome.beta, surely=True)
-        reward = ahead.reward if isinstance(ahead, ScalarizedFantasy) else ahead
-        reward.row = row if self.domain.cube is None else None
-        return offer.chosen(row) if bool((excess <= 0.0).any()) else None
+        if not bool((excess <= 0.0).any()):
+            return None
+        surely = torch.arange(len(allowed)) == row
+        ahead.choice = Choice(row, surely.double) if self.domain.is_listed else None
+        return offer.chosen(row)
 
     def _listed(self, seed: int) -> tuple[Domain, Tensor]:
         """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""

@@ -11,7 +11,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
-from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -52,7 +52,8 @@ class GaussianFantasy(FantasyPosterior):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score; equals are broken at random."""
         place, surrogate = self.surrogate.place, self.surrogate
-        if rule.needs_incumbent:
+        self.choice = None
+        if rule.needs_incumbent or rule.is_random:
             rule = rule.scaled_to(surrogate)
         is_listed = domain is not None and domain.is_listed
         if domain is None and place.domain is not None and place.domain.cube is not None:
@@ -202,6 +203,13 @@ class TableOffer:
         """Return a draw of f − mean, (A,)."""
         return self._surrogate.deviation(seed)
 
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """Return a root of the covariance of some arms, (k, u); see ``ArmPosterior``."""
+        source, posterior = cast(ArmSource, self._surrogate.place.source), self._surrogate.posterior
+        points, places = distinct(source.rows(rows.to(source.device)).cpu())
+        covariance = posterior.covariance(posterior.at(points, is_offer=False))
+        return triangular_root(torch.from_numpy(covariance))[places]
+
 
 class ListOffer:
     """The posterior at the points of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
@@ -251,17 +259,32 @@ class ListOffer:
         surrogate, arms = self._surrogate, self._domain.arms
         if arms is None:
             return torch.cat([self._drawn(seed)(block) for block in self._domain.parts()])
-        points, rows = distinct(arms)
+        points, rows = self._distinct
         if len(points) > JOINT_LIMIT:
             if spectrum_of(surrogate.kernel, points.shape[-1]) is not None:  # draws that depend on no order of points
                 return self._drawn(seed)(points)[rows]
             draws = DiscretizedThompsonSampling(surrogate.searched, arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
-        at = surrogate.posterior.at(points)
-        root = covariance_root(torch.from_numpy(surrogate.posterior.covariance(at)))
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
-        return (root @ normals)[rows].to(arms.dtype)
+        return (self._root @ normals)[rows].to(arms.dtype)
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        return distinct(cast(Tensor, self._domain.arms))
+
+    @cached_property
+    def _root(self) -> Tensor:
+        posterior = self._surrogate.posterior
+        return covariance_root(torch.from_numpy(posterior.covariance(posterior.at(self._distinct[0]))))
+
+    def covariance_root(self, rows: Tensor) -> Tensor:
+        """Return a root of the covariance of some points, (k, u); see ``ArmPosterior``."""
+        points, places = self._distinct
+        if len(points) <= JOINT_LIMIT:
+            return self._root[places[rows]]
+        (points, places), posterior = distinct(points[places[rows]]), self._surrogate.posterior
+        return covariance_root(torch.from_numpy(posterior.covariance(posterior.at(points, is_offer=False))))[places]
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""

@@ -251,6 +251,7 @@ class _Offer(NamedTuple):
     variance: Tensor  # (A,)
     incumbent: Tensor  # the largest mean of the arms allowed, unless the round says a point, 0-dim
     deviation: Callable[[int], Tensor]  # a draw of f − mean by a seed, (A,); equal arms get equal values
+    covariance_root: Callable[[Tensor], Tensor]  # of some rows; see there
     chosen: Callable[[int | Tensor], Tensor]  # the arm of a row, (1, 1 + d)
 
 
@@ -264,8 +265,9 @@ class FilterFantasy(FantasyPosterior):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, 1 + d) of the highest score."""
-        rule = rule.scaled_to(self.surrogate) if rule.needs_incumbent else rule
-        return self._best_offered(rule, beta, seed, domain, self.surrogate.kernel_bound(), None)
+        return self._best_offered(
+            rule.scaled_to(self.surrogate), beta, seed, domain, self.surrogate.kernel_bound(), None
+        )
 
     def offered(self, domain: Domain | None) -> "_Offer":
         """Return the posterior at the arms in a round."""
@@ -279,15 +281,20 @@ class FilterFantasy(FantasyPosterior):
         else:
             best = (mean if domain.allowed is None else mean[domain.allowed]).max()
 
-        def deviation(seed: int) -> Tensor:
-            points, places = distinct(arms)
+        points, places = distinct(arms)
+
+        def root(rows: Tensor) -> Tensor:
             order = torch.arange(len(places))
             first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
-            root = covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])
-            generator = torch.Generator().manual_seed(seed)
-            return (root @ torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu"))[places]
+            return covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])[rows]
 
-        return _Offer(mean, variance, best, deviation, lambda row: arms[int(row), None].clone())
+        def deviation(seed: int) -> Tensor:
+            normals = torch.randn(len(points), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            return (root(torch.arange(len(points))) @ normals)[places]
+
+        return _Offer(
+            mean, variance, best, deviation, lambda rows: root(places[rows]), lambda row: arms[int(row), None].clone()
+        )
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior means at points X (q, 1 + d), and variances with pending points hallucinated, each (q,)."""

@@ -25,6 +25,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 from torch_kbandits.selection.search import cube_of, found
 
 _MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst
@@ -143,6 +144,15 @@ class ScalarizedFantasy:
         """The points pending, (k, d)."""
         return self.reward.pending
 
+    @property
+    def choice(self) -> Choice | None:
+        """How the point was chosen that was not added yet; see ``FantasyPosterior``."""
+        return self.reward.choice
+
+    @choice.setter
+    def choice(self, choice: Choice | None) -> None:
+        self.reward.choice = choice
+
     def offered(self, domain: Domain) -> Offered:
         """Return what may be played in a round, with the posterior of the reward."""
         return self.reward.offered(domain)
@@ -154,12 +164,17 @@ class ScalarizedFantasy:
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
         if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
             return self.reward.choose(rule, beta, seed, domain)
+        self.choice = None
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
+            every = torch.arange(len(scores), device=scores.device) if rows is None else rows
             if rows is not None:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
-            row = self._best(scores, seed, ranks)
-            self.reward.row = row = row if rows is None else rows[row]
+            row, number = every[self._best(scores, seed, ranks)], sum(map(len, domain.parts()))
+            own = partial(shares, *self._scale, scores)
+            self.choice = choice = Choice(row, lambda: spread_out(own(), every, number))
+            if rule.is_random or self.objectives.scalarization.is_random:
+                self.choice = counted(self, choice, rule, beta, seed, domain)
             return self.reward.offered(domain).chosen(row)
         models = [cast(Any, ahead).model for ahead in self._aheads()]
         if domain.bounds is not None and isinstance(rule, ThompsonRule):
@@ -209,8 +224,13 @@ class ScalarizedFantasy:
 
     def _best(self, scores: Tensor, seed: int, ranks: Tensor | None = None) -> int | Tensor:
         """Return the position of the highest score (A,); equals are broken at random."""
+        return best_of(scores, *self._scale, seed, ranks)[0]
+
+    @property
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        """The largest multiplier of σ, and the largest prior variance: weights sum to 1, of prior deviations."""
         widest = torch.stack([member.beta for member in self.objectives.members]).max()
-        return best_of(scores, widest, torch.ones_like(widest), seed, ranks)[0]  # weights sum to 1, of prior deviations
+        return widest, torch.ones_like(widest)
 
     def _searched(self, domain: Domain, seed: int) -> Domain:
         """Return a domain with the best point played as a start, and in the place of a box a cube."""

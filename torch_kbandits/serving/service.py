@@ -183,7 +183,8 @@ class Service:
         try:
             if operation == "ask":
                 found = self.bandit.ask(**words, details=True)
-                answer = {"ids": list(found.ids), "actions": plain(found.x)}
+                said = {"actions": found.x, "propensities": found.propensities}
+                answer = {"ids": list(found.ids)} | plain(said)
             else:
                 getattr(self.bandit, operation)(**words)
         except Exception:
@@ -194,7 +195,8 @@ class Service:
             pending, asked = self.bandit._state.ledger.pending, slice(-len(answer["ids"]), None)
             stages = None if pending.stages is None else pending.stages[asked].tolist()
             record |= {"time": request.get("time"), "ids": answer["ids"], "stages": stages}
-            record["points"] = pending.points[asked].tolist()
+            record |= {"points": pending.points[asked].tolist(), "rows": pending.rows[asked]}
+            record["propensities"] = answer["propensities"]
         else:
             record["request"] = {**request, "key": None}
         self.journal.append(record)
@@ -269,10 +271,13 @@ class Service:
             X = torch.tensor(record["points"], dtype=torch.float64).to(example)
             checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
             stages = None if record["stages"] is None else torch.tensor(record["stages"], dtype=torch.long)
-            ids = list(self.bandit._mark(X, state.clock.moved_to(time_of(record), state.round), stages))
+            propensities = record["propensities"]
+            stated = [each or 0.0 for each in propensities or ()]
+            clock = state.clock.moved_to(time_of(record), state.round)
+            ids = list(self.bandit._mark(X, clock, stages, record["rows"], stated))
             if ids != record["ids"]:
                 raise InputError(f"the points are numbered {ids} here and {record['ids']} there.")
-            answer = {"ids": ids, "actions": plain(self.bandit.candidates.actions(X))}
+            answer = {"ids": ids, "actions": plain(self.bandit.candidates.actions(X)), "propensities": propensities}
         else:
             change = getattr(self.bandit, checks.one_of("op", operation, ("tell", "forget")))
             change(**arguments(operation, record["request"]))
