@@ -255,7 +255,5 @@ def _distributions(target_probabilities: Any, n: int | None, log: Log | None) ->
     refuse(name, table.sum(1), wrong, "at least 0 and add up to 1 in each round")
     if log is not None:
         beyond = (table > 0.0) & (torch.arange(table.shape[1]) >= log.num_actions.unsqueeze(-1))
-        refuse(
-            name, log.num_actions, beyond.any(1), "0 for what was no action, of which a round has that many"
-        )
+        refuse(name, log.num_actions, beyond.any(1), "0 for what was no action, of which a round has that many")
     return table

@@ -31,7 +31,7 @@ def target_probabilities(policy: Any, log: Log) -> Tensor:
 
     Cost: a call for each round or distinct context.
     """
-    function = policy if callable(policy) else _function_of(policy, log)
+    function = _function_of(policy, log)
     table = torch.zeros(len(log), int(log.num_actions.max()), dtype=torch.float64)
     for rows, context, actions in _rounds(log):
         count = int(log.num_actions[rows[0]])
@@ -98,31 +98,29 @@ def cross_fitted_rewards(fit: Callable[[Log], Any], log: Log, *, folds: int = 5)
 
 def _rounds(log: Log) -> Iterator[tuple[Tensor, Tensor | None, Any]]:
     """Yield the rows of rounds that are the same, their context, and their actions, or how many there are."""
-    if isinstance(log.actions, tuple) or log.actions is None:
+    shared = int(log.num_actions[0]) if log.actions is None else log.actions
+    if isinstance(shared, tuple) or bool((log.num_actions != log.num_actions[0]).any()):
         for row in range(len(log)):
             context = None if log.contexts is None else log.contexts[row]
-            actions = int(log.num_actions[row]) if log.actions is None else log.actions[row]
-            yield torch.tensor([row]), context, actions
+            yield torch.tensor([row]), context, int(log.num_actions[row]) if log.actions is None else log.actions[row]
     elif log.contexts is None:
-        yield torch.arange(len(log)), None, log.actions
+        yield torch.arange(len(log)), None, shared
     else:
         contexts, places = log.contexts.unique(dim=0, return_inverse=True)
-        order = places.argsort(stable=True)
         counts = places.bincount(minlength=len(contexts)).tolist()
-        for context, rows in zip(contexts, order.split(counts), strict=True):
-            yield rows, context, log.actions
+        for context, rows in zip(contexts, places.argsort(stable=True).split(counts), strict=True):
+            yield rows, context, shared
 
 
 def _function_of(policy: Any, log: Log) -> Callable[[Any, Any], Any]:
-    """Return a policy that is no function as one of a context and actions."""
+    """Return a policy as a function of a context and actions."""
     if isinstance(policy, str) and policy == "uniform":
         return lambda _, actions: np.full(n := actions if isinstance(actions, int) else len(actions), 1.0 / n)
-    ask = getattr(policy, "propensities", None)
-    if ask is None:
-        expected = 'a bandit, "uniform", or a function of a context and actions'
-        raise InputError(f"policy must be {expected}, got {checks.describe(policy)}.")
-    varies = isinstance(log.actions, tuple)
-    return lambda context, actions: ask(context=context, candidates=actions if varies else None)
+    if (ask := getattr(policy, "propensities", None)) is not None:
+        varies = isinstance(log.actions, tuple)
+        return lambda context, actions: ask(context=context, candidates=actions if varies else None)
+    checks.instance("policy", policy, Callable, 'a bandit, "uniform", or a function of a context and actions')
+    return policy
 
 
 def _probabilities(said: Any, count: int) -> Tensor:
