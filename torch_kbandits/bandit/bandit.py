@@ -271,7 +271,12 @@ class Bandit(BanditReports):
         self._learn(state, X, rows, start, y=y, outcomes=outcomes, failed=failed, time=time)
 
     def run(
-        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
+        self,
+        pull: Callable[[Any], Any],
+        rounds: int,
+        *,
+        offered: Callable[[int], Mapping[str, Any]] | None = None,
+        stop: Callable[[Any], bool] | None = None,
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played, together.
 
@@ -282,14 +287,15 @@ class Bandit(BanditReports):
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing.
-            rounds: how many.
+            rounds: how many, at most.
+            stop: asked of the bandit after each reward, whether that was the last; see ``StopWhen``.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
 
         Raises:
             InputError: if an argument or what is returned does not fit.
         """
-        for name, function in (("pull", pull), ("offered", offered)):
-            if not (callable(function) or function is offered is None):
+        for name, function in (("pull", pull), ("offered", offered), ("stop", stop)):
+            if not (callable(function) or (function is None and name != "pull")):
                 raise InputError(f"{name} must be a function, got {checks.describe(function)}.")
         number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
@@ -304,6 +310,8 @@ class Bandit(BanditReports):
             self._cached_fantasy = state, ahead
             self._learn(state, X, [len(state.ledger.pending.ids) - 1], perf_counter(), **said)
             played.append(X)
+            if stop is not None and stop(self):
+                break
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:

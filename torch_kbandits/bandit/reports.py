@@ -1,7 +1,8 @@
 """What a bandit knows and what is to be said of it: its posterior, its history, its guarantee and its health."""
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
@@ -20,6 +21,7 @@ from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.stopping import largest_expected_improvement, regret_bound
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
@@ -352,6 +354,55 @@ class BanditReports:
             best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
+
+    def regret_bound(
+        self,
+        x: Any = None,
+        *,
+        beta: float | None = None,
+        confidence: float | None = None,
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+    ) -> float:
+        """Return how much better than a point anything that may be played now is at most, in reward units: its regret.
+
+        It is max_x (μ + β σ)(x) − (μ − β σ)(x̂), with the width β in force: at most so much with probability 1 − δ
+        where the width's theorem holds, see ``guarantee``; elsewhere an estimate. Infinite until a prior is known or
+        fitted and a reward counts. Of a family it is under the hypothesis that leads; within limits, over what they
+        leave. On a box the maximum is what a search finds.
+
+        Args:
+            x: the point (1, d), as in ``tell``; None for ``recommend``.
+            beta: another multiplier of σ, at least 0.
+            confidence: instead the quantile, in (0, 1), of the regret over 256 draws of the posterior: of a finite set.
+            context: as in ``ask``.
+            candidates: the same.
+            time: the same.
+
+        Cost: that of an ``ask``, or of 256 of Thompson sampling.
+        """
+        asked = {"context": context, "candidates": candidates, "time": time}
+        if self._config.objective is not None:
+            raise InputError("The regret is that of the reward: with several objectives there is no one regret.")
+        multiplier = None if beta is None else checks.non_negative("beta", beta)
+        share = None if confidence is None else checks.open_unit_interval("confidence", confidence)
+        if x is None and not self._state.surrogate.num_observations:
+            return math.inf
+        x = self.recommend(**asked) if x is None else x
+        state, domain = self._now(time, context, candidates)
+        point = self.candidates.points([x] if isinstance(x, Mapping) else x, context, state.clock.now)
+        if len(point) != 1:
+            raise InputError(f"x must be one point, got {len(point)}.")
+        return regret_bound(self._config, state, domain, point, multiplier, share)
+
+    def largest_expected_improvement(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> float:
+        """Return by how much any candidate is expected to be better than ``recommend`` at most, in reward units.
+
+        Infinite until a prior is known or fitted and a reward counts. Arguments and cost are those of ``ask``.
+        """
+        state, domain = self._now(time, context, candidates)
+        return largest_expected_improvement(self._config, state, domain)
 
     def health(self, *, check: bool = False) -> Health:
         """Return whether predictions hold, what calls take and so on; ``check`` measures the dictionary, too."""
