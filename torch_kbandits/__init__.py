@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch_kbandits.acquisition import DiscretizedThompsonSampling as DiscretizedThompsonSampling
     from torch_kbandits.acquisition import KernelUCB as KernelUCB
     from torch_kbandits.bandit import Bandit as Bandit
+    from torch_kbandits.bandit import StopWhen as StopWhen
     from torch_kbandits.candidates import Arms as Arms
     from torch_kbandits.candidates import Box as Box
     from torch_kbandits.candidates import Configurations as Configurations

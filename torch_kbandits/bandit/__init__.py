@@ -4,7 +4,8 @@ from torch_kbandits.bandit.bandit import Bandit
 from torch_kbandits.bandit.batches import BatchRule, GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.bandit.callbacks import Callback, JSONLog, Told
 from torch_kbandits.bandit.health import Health
+from torch_kbandits.bandit.stopping import StopWhen
 from torch_kbandits.bandit.suggestions import Suggestion
 
 __all__ = ["Bandit", "BatchRule", "Callback", "GlobalBatchRule", "Health", "JSONLog", "LocalBatchRule", "StayRule"]
-__all__ += ["Suggestion", "Told"]
+__all__ += ["StopWhen", "Suggestion", "Told"]

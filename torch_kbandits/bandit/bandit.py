@@ -17,6 +17,7 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.callbacks import Callbacks
 from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
+from torch_kbandits.bandit.decisions import BanditDecisions
 from torch_kbandits.bandit.health import (
     FIRST_REWARDS,
     LAST_CALLS,
@@ -25,7 +26,6 @@ from torch_kbandits.bandit.health import (
 )
 from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
-from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate, Suggestion
 from torch_kbandits.candidates import Candidates
@@ -46,7 +46,7 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
 
 
-class Bandit(KeptBandit, BanditReports):
+class Bandit(KeptBandit, BanditDecisions):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     What it knows is a function of the configuration, the seed, the history and the points still pending, and the
@@ -307,7 +307,12 @@ class Bandit(KeptBandit, BanditReports):
         self._notify(before, None, state.ledger.pending, places)
 
     def run(
-        self, pull: Callable[[Any], Any], rounds: int, *, offered: Callable[[int], Mapping[str, Any]] | None = None
+        self,
+        pull: Callable[[Any], Any],
+        rounds: int,
+        *,
+        offered: Callable[[int], Mapping[str, Any]] | None = None,
+        stop: Callable[[Any], bool] | None = None,
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played, together.
 
@@ -318,21 +323,22 @@ class Bandit(KeptBandit, BanditReports):
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing.
-            rounds: how many.
+            rounds: how many, at most.
+            stop: asked of the bandit after each reward, whether that was the last; see ``StopWhen``.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
 
         Raises:
             InputError: if an argument or what is returned does not fit.
         """
-        for name, function in (("pull", pull), ("offered", offered)):
-            if not (callable(function) or function is offered is None):
+        for name, function in (("pull", pull), ("offered", offered), ("stop", stop)):
+            if not (callable(function) or (function is None and name != "pull")):
                 raise InputError(f"{name} must be a function, got {checks.describe(function)}.")
         number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
             slate = Slate(spares=not self._config.states_propensities) if self._callbacks.hear_asks else None
-            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate)
+            X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate=slate)
             before, action = self._state.ledger, self.candidates.actions(X.clone())
             told, now = pull(action), self._state.ledger
             counts = [(each.num_observations, each.num_forgotten) for each in (before, now)]
@@ -344,6 +350,8 @@ class Bandit(KeptBandit, BanditReports):
             self._learn(state, X, [last], perf_counter(), **said)
             self._notify(before, slate and slate.suggestion(action, X, state, self.candidates), asked, [last])
             played.append(X)
+            if stop is not None and stop(self):
+                break
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:

@@ -9,36 +9,30 @@ from types import FunctionType
 from typing import Any, Self, cast
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
-from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in, with_chosen
+from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.bandit.choices import rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
-from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.state import State
-from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
-from torch_kbandits.numerics.random import Lock, generator_for, seed_for
+from torch_kbandits.numerics.random import Lock, generator_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
-from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.priors import Prior
 from torch_kbandits.selection import (
     EnsembleSurrogate,
     FantasyPosterior,
-    ScalarizedFantasy,
     Surrogate,
-    offering,
-    recommended,
 )
 
 _NOTHING = nullcontext()
@@ -287,94 +281,10 @@ class BanditReports:
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
         return self._model_of(self._state.outcomes[place].surrogate)
 
-    def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
-        """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.
-
-        It is a regression of 1 for a play that failed and 0 for another under kernel, memory and dictionary of rewards.
-        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell``.
-        """
-        clock = self._state.clock.moved_to(time, self._state.round)
-        X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failures.probability(X))
-
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
         return self._model_of(self._state.surrogate)
-
-    def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
-
-        Of a family it is that of the hypothesis that plays next; where several offer their points the largest of
-        theirs. With a context it is a function of the action alone. Draws of Thompson sampling are its own. Arguments
-        are as in ``ask``.
-        """
-        state, domain = self._now(time, context, candidates)
-        rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
-        offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
-        domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
-        seed = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}")
-        if objective is not None and isinstance(rule, OptimisticRule):
-            objectives = objectives_of(self._config, state, objective)
-            models = [self._model_of(member.surrogate) for member in objectives.members]
-            ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
-            functions = [ScalarizedFantasy(objectives, ahead).function(rule, models, seed, domain)]
-        else:
-            functions = [
-                (rule.scaled_to(part) if rule.needs_incumbent else rule).function(
-                    self._model_of(part), self.width(part), pending, domain, own_seed
-                )
-                for part, own_seed in offering(state.surrogate, seed)
-            ]
-        function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
-        function = function if offer.constraints is None else offer.constraints.limited(function)
-        return domain.of_action(function, self.candidates.example.shape[-1])
-
-    def propensities(
-        self, *, context: Any = None, candidates: Any = None, time: Any = None, exclude: Any = None
-    ) -> Tensor:
-        """Return with what probability ``ask`` plays each candidate next, (A,), a row for each, in double precision.
-
-        Of a rule that draws nothing the best has 1, equals share it. By Thompson sampling they are counted in draws,
-        exact for two actions; see ``ThompsonRule.probabilities``. What limits or failures keep from being played has 0,
-        and with ``EpsilonGreedy`` nothing else. They are of the next point alone, given what is pending, and follow
-        from the seed like the choice. Arguments are as in ``ask``; nothing changes.
-
-        Raises:
-            InputError: if candidates are not listed, as on a box, where every point has probability 0.
-        """
-        state, domain = self._now(time, context, candidates)
-        if not domain.is_listed:
-            hint = "give arms or actions, such as a grid of the box"
-            raise InputError(f"Propensities are probabilities of candidates that are listed in one process: {hint}.")
-        slate = Slate(exclude)
-        domain = slate.begun(self.candidates, domain, candidates)
-        with_chosen(self._config, state, domain, self._ahead_of(state), 1, slate)
-        return self._there(cast(Tensor, slate.probabilities))
-
-    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
-        """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
-
-        It is one that may be played; if none of those learned may, the best of the candidates. Of several objectives it
-        is that of the scalarised means, with equal weights where they are random. With a context it is the action
-        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. A learned prior that
-        was not fitted yet is, for this once. Where nothing counts any more, as just after a restart, it is that of what
-        was learned before. The arguments are as in ``ask``.
-
-        Raises:
-            EmptyHistoryError: if nothing was learned yet.
-        """
-        state, domain = self._now(time, context, candidates)
-        state = recalled(self._config, settled(self._config, state))
-        constraints = constraints_of(self._config, state, plainly=True)
-        objective, keeps = self._config.objective, self.candidates.recommends
-        if objective is None and constraints is None:
-            best = state.surrogate.recommend_in(domain, keeps)
-        else:
-            objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
-            best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
-        found = self.candidates.actions(best)
-        return found[0] if isinstance(found, list) else found
 
     def health(self, *, check: bool = False) -> Health:
         """Return whether predictions hold, what calls take and so on; ``check`` measures the dictionary, too."""

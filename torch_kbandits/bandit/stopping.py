@@ -1,0 +1,116 @@
+"""When to stop: how much better than what would be used now anything can still be."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, UpperConfidenceRule
+from torch_kbandits.bandit.choices import playable_of
+from torch_kbandits.bandit.config import BanditConfig
+from torch_kbandits.bandit.state import State
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.selection import FantasyPosterior, Surrogate
+
+if TYPE_CHECKING:
+    from torch_kbandits.bandit.bandit import Bandit
+
+#: Draws of the posterior from which a quantile of the regret is taken.
+_DRAWS = 256
+
+
+@dataclass(frozen=True)
+class StopWhen:
+    """Says of a bandit whether to stop, as ``Bandit.run(..., stop=)`` and loops of your own ask it: ``stop(bandit)``.
+
+    Args:
+        regret: stop once ``Bandit.regret_bound`` is at most this, in reward units: with the width in force, and so with
+            the certainty of its theorem where that holds.
+        confidence: with it the posterior probability, in (0, 1), that the regret is at most ``regret``, from draws.
+        no_better_by: stop once no candidate is expected to be better than the one recommended by more than this: once
+            the largest expected improvement, in reward units, is at most that.
+        every: look only every so many rounds.
+
+    With several of them it stops where all hold. It never stops before the prior is fitted and a reward counts.
+
+    Source: for the bound Makarova et al., AutoML 2022; for the probability Wilson, NeurIPS 2024; for the expected
+    improvement Nguyen et al., 2017. Differs: noise is in the bounds themselves, no cross-validation estimates it.
+    """
+
+    regret: float | None = None
+    confidence: float | None = None
+    no_better_by: float | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        sizes = dict.fromkeys(("regret", "no_better_by"), checks.optional(checks.non_negative))
+        checks.keep(self, **sizes, confidence=checks.optional(checks.open_unit_interval), every=checks.positive_integer)
+        if self.regret is None and (self.no_better_by is None or self.confidence is not None):
+            raise InputError("Give regret, no_better_by or both; confidence is that of regret.")
+
+    def __call__(self, bandit: "Bandit") -> bool:
+        """Say whether to stop now."""
+        if bandit.round % self.every:
+            return False
+        if self.no_better_by is not None and bandit.largest_expected_improvement() > self.no_better_by:
+            return False
+        return self.regret is None or bandit.regret_bound(confidence=self.confidence) <= self.regret
+
+
+def regret_bound(
+    config: BanditConfig, state: State, domain: Domain, x: Tensor, beta: float | None, confidence: float | None
+) -> float:
+    """Return how much better than a point (1, d) anything that may be played is at most; see ``Bandit``."""
+    rule, seed = UpperConfidenceRule(), seed_for(config.seed, state.round, "regret")
+    if (surrogate := _informed(config, state)) is None:
+        return math.inf
+    domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
+    if confidence is not None:
+        return _regret_quantile(ahead, domain, x, confidence, seed)
+    width = cast(Width, config.width)(state.surrogate) if beta is None else torch.tensor(beta, dtype=torch.float64)
+    if width == 0.0:
+        raise InputError("This bandit has no confidence width: give beta, the multiplier of σ, or confidence.")
+    ahead.choose(rule, width, seed, domain)
+    mean, variance = (float(each) for each in surrogate.moments(x))
+    spread = float(width) * math.sqrt(max(variance, 0.0))
+    return max(ahead.best_score(), mean + spread) - (mean - spread)
+
+
+def largest_expected_improvement(config: BanditConfig, state: State, domain: Domain) -> float:
+    """Return by how much a candidate is expected to be better at most than what would be used; see ``Bandit``."""
+    if (surrogate := _informed(config, state)) is None:
+        return math.inf
+    rule = ExpectedImprovementRule()
+    domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
+    ahead.choose(rule, torch.zeros(()), seed_for(config.seed, state.round, "improvement"), domain)
+    return math.exp(ahead.best_score())
+
+
+def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confidence: float, seed: int) -> float:
+    """Return what the regret of a candidate (1, d) is at most in a share ``confidence`` of draws of the posterior."""
+    if not domain.is_listed:
+        raise InputError("confidence needs arms or actions, of which there are finitely many: leave it out on a box.")
+    is_row = torch.cat([(part == x.to(part)).all(-1) for part in domain.parts()])
+    if not bool(is_row.any()):
+        raise InputError("With confidence x must be one of the candidates, with which it is drawn together.")
+    offer, rows, row = cast(ArmPosterior, ahead.offered(domain)), domain.allowed, int(is_row.nonzero()[0])
+    means, regrets = offer.mean, []
+    for number in range(_DRAWS):
+        values = means + offer.deviation(seed + number)
+        regrets.append(float((values if rows is None else values[rows]).max() - values[row]))
+    return max(float(torch.tensor(regrets).quantile(confidence)), 0.0)
+
+
+def _informed(config: BanditConfig, state: State) -> Surrogate | None:
+    """Return the posterior that recommends, once its prior is known or fitted and a reward counts."""
+    surrogate = state.surrogate.leading or state.surrogate
+    return surrogate if config.is_fitted(state.ledger.num_learned) and surrogate.num_observations else None
+
+
+def _without_pending(surrogate: Surrogate) -> FantasyPosterior:
+    return surrogate.fantasized(surrogate.inducing_points[:0])
