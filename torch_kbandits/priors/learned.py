@@ -65,12 +65,13 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
-        background: whether all fits but the first are made in a thread while rounds go on under the prior as it is;
-            the first ``tell`` after a fit is ready takes it over. Then choices depend on how fast that was.
+        background: whether all fits but the first are made in a thread, while rounds go on under the prior as it is,
+            until a ``tell`` finds one ready. No call waits for a fit, and choices depend on how long one takes. A fit
+            that fails is warned of, and the prior stays. What a kernel or mean of your own computes must allow threads.
 
     A fit goes on from where the last one ended, but for the first after a restart.
 
-    Cost of a fit: O(n³) for each of some fifty evaluations, of the first for some hundreds, n at most 400 of the
+    Cost of a fit: O(n³) for each of at most about 25 evaluations, of the first for some hundreds, n at most 400 of the
     rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of the
     number of rewards; where a memory counts n at most, it is four for n rewards.
     """
