@@ -71,9 +71,9 @@ class LearnedPrior:
 
     A fit goes on from where the last one ended, but for the first after a restart.
 
-    Cost of a fit: O(n³) for each of at most about 25 evaluations, of the first for some hundreds, n at most 400 of the
-    rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of the
-    number of rewards; where a memory counts n at most, it is four for n rewards.
+    Cost of a fit: O(n³) for each of at most about 10,000 / n evaluations, of the first for some hundreds, n at most 400
+    of the rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of
+    the number of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None

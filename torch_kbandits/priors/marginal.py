@@ -53,9 +53,9 @@ _ENDED = (0, 1)
 #: fits the best of three was more than 0.1 nats below the best of seven in 3, of one in 7.
 CLIMBS, _MOST_CLIMBS = 3, 6
 
-#: Evaluations of a climb that goes on from the end of another fit: with ten, or of 256 points where 400 are to be had,
-#: the next rewards are predicted worse, with more or of more points no better.
-_GOING_ON = 25
+#: Points in all evaluations together of a climb that goes on from another fit, and its fewest evaluations: 25 of 400
+#: points. With ten, or 256 points, the rewards that came next were predicted worse; with all it takes no better.
+_GOING_ON, _FEWEST = 10_000, 25
 
 Array = NDArray[np.float64]
 
@@ -240,7 +240,7 @@ class MarginalPosterior:
         """Move the parameters to the best maximum that some climbs find; False: there is none, and they stay.
 
         The first climb starts where the parameters are, the others near there; or one at a start, if that is given, of
-        about 25 evaluations.
+        about 10,000 / u evaluations, u distinct points.
         """
         if not self.parameters:
             return True
@@ -251,7 +251,7 @@ class MarginalPosterior:
         options = {"maxiter": 200}
         if len(start) == len(closure.state):
             closure.state = np.clip(start, *bounds.T)
-            climbs, options = 1, {"maxfun": _GOING_ON}
+            climbs, options = 1, {"maxfun": max(_GOING_ON // len(self.points), _FEWEST)}
         given = best = closure.state
         for climb in range(_MOST_CLIMBS):
             if climb >= climbs and highest > -math.inf:
