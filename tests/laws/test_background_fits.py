@@ -19,10 +19,14 @@ from problems import believed, data, dense, difference
 from product import ARMS, DICTIONARIES
 
 import torch_kbandits as kb
+from torch_kbandits import algorithms
+from torch_kbandits.algorithms.registry import signature
 from torch_kbandits.bandit.adaptation import CumulatedTrigger
-from torch_kbandits.memory import SlidingWindow, TemporalPrior
+from torch_kbandits.memory import LinearGrowth, SlidingWindow, TemporalPrior
 
 PROBES = data(7, 2, 3)[0]
+#: Those have kernels that are given.
+FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
 
 
 def bandit_of(candidates=None, dictionary=None, memory=None, background=True, **words):
@@ -192,6 +196,28 @@ def test_outcomes_and_failures_are_known_under_the_priors_fitted():
         for mine, theirs in zip(one.told.moments(PROBES), other.told.moments(PROBES), strict=True):
             assert difference(mine, theirs) < 1e-7
     assert difference(ours.failure_probability(ARMS), again.failure_probability(ARMS)) < 1e-7
+
+
+NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
+
+
+@pytest.mark.one_in(12)
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_knows_what_its_state_says(name):
+    """What is made again of it, from the history and the prior in force, knows the same."""
+    needed = {"horizon": 30, "period": 9, "window": 9, "growth": LinearGrowth(0.1)}
+    words = {word: value for word, value in needed.items() if word in signature(name).parameters}
+    prior = kb.LearnedPrior(num_initial=4, background=True)
+    with threads(6, 0, 3):
+        ours, again = (algorithms.build(name, candidates=kb.Arms(ARMS), prior=prior, seed=0, **words) for _ in range(2))
+        play(ours, 25)
+    again.load_state_dict(ours.state_dict())
+    if name != "random-search":
+        assert ours._state.last_fit.number > 4
+    points = ARMS if ours.candidates.example.shape[-1] == 2 else torch.cat([ARMS[:, :1] * 0.0 + 25.0, ARMS], -1)
+    for mine, theirs in zip(ours._state.told.moments(points), again._state.told.moments(points), strict=True):
+        assert difference(mine, theirs) < 1e-6
 
 
 @pytest.mark.usefixtures("short_fits")
