@@ -267,3 +267,19 @@ assert bandit._state.underway is not None and not bandit._state.underway.is_over
     words = {"capture_output": True, "text": True, "timeout": 120}
     done = subprocess.run([sys.executable, "-c", code], check=False, **words)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_threads_of_others_stay_as_many_also_where_no_thread_can_be_started(monkeypatch):
+    number = torch.get_num_threads()
+    ours = play(bandit_of(), 5)
+
+    def refusing(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refusing)
+        play(ours, 3)
+    assert ours._state.last_fit.number == 7
+    assert_follows(ours)
+    assert torch.get_num_threads() == number

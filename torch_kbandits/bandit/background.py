@@ -18,11 +18,12 @@ class Background(Generic[T]):
 
     def __init__(self, compute: Callable[[], T], left: float) -> None:
         self.left, self._found = left, list[T | Exception]()
-        self._thread = Thread(target=self._run, args=(compute,), name="torch_kbandits")
+        words = compute, torch.get_num_threads()
+        self._thread = Thread(target=self._run, args=words, name="torch_kbandits")
         try:
             self._thread.start()
         except RuntimeError:  # none can be started, as where the interpreter ends
-            self._run(compute)
+            self._run(*words)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
@@ -36,8 +37,7 @@ class Background(Generic[T]):
         """Return what was computed, or the error, once, since who goes on writes behind it; else, or forked, None."""
         return self._found.pop() if self._found else None
 
-    def _run(self, compute: Callable[[], T]) -> None:
-        threads = torch.get_num_threads()
+    def _run(self, compute: Callable[[], T], threads: int) -> None:
         torch.set_num_threads(1)  # of this thread: the other cores are for those that go on
         try:
             self._found.append(compute())
