@@ -43,6 +43,7 @@ BENCHMARKS = {
     "tuning": "tuning",
     "optuna_suggestions": "optuna_suggestions",
     "serving": "serving",
+    "context_fits": "context_fits",
 }
 
 #: One measurement, as JSON has it.

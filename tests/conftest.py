@@ -86,7 +86,7 @@ def _fixed_global_generator():
 
 @pytest.fixture
 def short_fits(request, monkeypatch):
-    """In the quick suite BoTorch's fits end after a step: for laws that hold whatever a fit finds."""
+    """In the quick suite fits end after a step: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
         end_early(monkeypatch, fits=1)
 
@@ -105,12 +105,13 @@ def brief_searches(monkeypatch):
 
 
 def end_early(monkeypatch, **steps):
-    """Let minimisers of BoTorch end after some steps, whoever calls them."""
-    called = {"fits": ["optim.core.minimize_with_timeout"]}
-    called["searches"] = [f"generation.gen.{name}" for name in ("minimize_with_timeout", "fmin_l_bfgs_b_batched")]
+    """Let minimisers end after some steps, whoever calls them."""
+    called = {"fits": ["torch_kbandits.priors.marginal.minimize", "botorch.optim.core.minimize_with_timeout"]}
+    searches = ("minimize_with_timeout", "fmin_l_bfgs_b_batched")
+    called["searches"] = [f"botorch.generation.gen.{name}" for name in searches]
     for kind, number in steps.items():
         for path in called[kind]:
-            module, _, name = f"botorch.{path}".rpartition(".")
+            module, _, name = path.rpartition(".")
             minimize = getattr(import_module(module), name)
 
             def few_steps(*args, few=number, minimize=minimize, **words):

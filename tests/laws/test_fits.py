@@ -90,7 +90,7 @@ def test_a_fit_copies_the_kernel_given_and_one_that_fails_keeps_it_and_says_so(m
     fit = fit_prior(X, Y[:, 0], kernel)
     assert type(fit.kernel.base_kernel) is type(kernel.base_kernel)
     assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
-    monkeypatch.setattr(marginal, "scipy_minimize", failing)
+    monkeypatch.setattr(marginal, "minimize", failing)
     with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
         fit = fit_prior(X, Y[:, 0], kernel)
     for kept in (kernel, fit.kernel):

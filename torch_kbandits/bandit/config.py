@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
-from typing import Any, cast, get_type_hints
+from typing import Any, Self, cast, get_type_hints
 
 import torch
 from gpytorch.kernels import Kernel
@@ -36,6 +36,7 @@ from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.memory.base import LastObservations
 from torch_kbandits.numerics.gram import check_kernel, prior_mean
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
@@ -183,6 +184,12 @@ class BanditConfig:
     def learning(self) -> LearnedPrior | None:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
+
+    @property
+    def in_foreground(self) -> Self:
+        """The same with all fits made where they are due."""
+        learning = None if self.learning is None else replace(self.learning, background=False)
+        return changed(self, learning=learning, of_outcomes=tuple(each.in_foreground for each in self.of_outcomes))
 
     @cached_property
     def learns_units(self) -> bool:

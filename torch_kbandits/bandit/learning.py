@@ -11,7 +11,13 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
 from torch_kbandits.bandit.config import BanditConfig, beside
-from torch_kbandits.bandit.relearning import failures_after, relearned, with_chosen_memory, with_prior
+from torch_kbandits.bandit.relearning import (
+    failures_after,
+    relearned,
+    with_chosen_memory,
+    with_fit_underway,
+    with_prior,
+)
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
@@ -90,7 +96,7 @@ def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = 
         outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
     ledger = replace(state.ledger, held=(), num_forgotten=state.ledger.num_observations)
     after = replace(state, ledger=ledger, told=told, answers=(), outcomes=tuple(outcomes))
-    return replace(after, predictions=Predictions(state.round), failures=None)
+    return replace(after, predictions=Predictions(state.round), failures=None, underway=None)
 
 
 def learned(
@@ -185,7 +191,10 @@ def _with_rewards(
         spec, summaries, compared = with_chosen_memory(config, after.spec, ledger.told[0], *known_blocks)
         after = changed(after, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
     if not held and config.learning is not None:
-        after = with_prior(config, after)
+        in_background = config.learning.background and after.last_fit.number  # before the first nothing is known
+        after = (with_fit_underway if in_background else with_prior)(config, after)
+        if after.told is not state.told:
+            return after
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
     if after.spec is not state.spec:
         is_refitted = after.spec.prior is not state.spec.prior
@@ -257,6 +266,7 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     Raises:
         InputError: if it does not fit.
     """
+    config = config.in_foreground
     example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
     history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
     clocks, rounds, end = state.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0

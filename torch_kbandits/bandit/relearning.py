@@ -1,11 +1,15 @@
 """What is known under another spec, a prior that is fitted or a memory that is chosen; and of plays that failed."""
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 
+from torch_kbandits.bandit.background import Background
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
+from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import ComparedPosterior, State
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.memory import Memory
@@ -26,6 +30,8 @@ _BASE_RATE = 0.1
 _NOISE = 0.05
 #: From so many rewards on a fit is diagnosed; of fewer much is odd.
 _ENOUGH = 50
+#: So many rewards, told since a fit in a thread began, are learned under its prior at once; more of them in the thread.
+_AT_ONCE = 4
 
 
 def relearned(config: BanditConfig, state: State) -> State:
@@ -131,6 +137,51 @@ def due_fit(config: BanditConfig, state: State, *, early: bool = False) -> tuple
     if number < 2 or (number < learning.num_initial and stays):
         return None
     return counting, NEVER if number < learning.num_initial else LastFit(ledger.num_learned, number)
+
+
+def with_fit_underway(config: BanditConfig, state: State) -> State:
+    """Return the same with a fit that is due begun in a thread, or, once that is over, what is known under its prior.
+
+    What was told since the fit began is learned in a thread, too, as long as less is left each time. A fit that fails
+    is noted as if it had been made, and left the prior as it was.
+    """
+    underway, ledger = state.underway, state.ledger
+    if underway is not None and not underway.is_over:
+        return state
+    fitted, own = None if underway is None else underway.taken(), changed(state, outcomes=(), underway=None)
+    if isinstance(fitted, State):
+        left = ledger.num_learned - fitted.ledger.num_learned
+        if _AT_ONCE < left < cast(Background, underway).left:
+            return changed(state, underway=Background(partial(_gone_on, config, fitted, own), left))
+        try:
+            return changed(_gone_on(config, fitted, own), outcomes=state.outcomes)
+        except Exception as error:
+            fitted = error
+    if (due := due_fit(config, state)) is None:
+        return state if underway is None else changed(state, underway=None)
+    if fitted is None:
+        return changed(state, underway=Background(lambda: relearned(config, with_prior(config, own)), math.inf))
+    said = f"The prior could not be fitted in the background, and stays as it was: {fitted!r}"
+    return changed(state, underway=None, last_fit=due[1]._replace(end=state.last_fit.end), diagnostics=(said,))
+
+
+def _gone_on(config: BanditConfig, fitted: State, state: State) -> State:
+    """Return what is known under the prior that was fitted in an earlier state: what was told since is learned."""
+    ledger, now, at_fit = state.ledger, state.clock.now, fitted.ledger
+    history = ledger.told[0] if config.memories is None else ledger.in_one_part.told[0]
+    known = fitted.summaries, fitted.compared
+    spec, summaries, compared = with_chosen_memory(config, fitted.spec, history, *known)
+    words: Any = {"spec": spec, "summaries": summaries, "compared": compared, "predictions": Predictions(state.round)}
+    after = changed(state, last_fit=fitted.last_fit, diagnostics=fitted.diagnostics, **words)
+    if spec is not fitted.spec:
+        return relearned(config, after)
+    fitted, new = fitted.at(state.clock), ledger.history_since(at_fit.num_observations)
+    told, failures = fitted.told, fitted.failures
+    if len((counted := spec.counted(new)).X):
+        told = told.learned(counted, config.dictionary, config.dictionary_generator(at_fit.num_learned), now)
+    if failures is not None or bool(new.lost.any()):
+        failures = failures_after(config, failures, ledger, new, spec, now)
+    return changed(after, told=told, failures=failures)
 
 
 def _counting(spec: SurrogateSpec, learned: History, now: float) -> History:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
+from torch_kbandits.bandit.background import Background
 from torch_kbandits.bandit.config import SurrogateSpec, beside
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions
 from torch_kbandits.memory import Memory
@@ -57,6 +58,7 @@ class State:
     predictions: Predictions = NONE_YET  # what they were worth one step ahead since the last restart or fit
     failures: FeasibilityModel | None = None  # what plays that failed say; None while none that counts did
     compared: tuple[ComparedPosterior, ...] = ()  # to choose a memory: later ones go on from these, which follow
+    underway: "Background[State] | None" = None  # what will be known of rewards under a prior that a thread fits
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the current one."""

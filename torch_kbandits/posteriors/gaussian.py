@@ -4,7 +4,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 
@@ -90,4 +89,5 @@ def lower_inverse(factor: Array) -> Array:
     """Return the inverse of a lower triangular matrix (m, m): of a small one by a loop, since LAPACK starts threads."""
     if len(factor) <= _SMALL:
         return gaussian_loops.lower_inverse(factor)
-    return scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+    unit = torch.eye(len(factor), dtype=torch.float64)  # by PyTorch, since SciPy lets no other thread run meanwhile
+    return torch.linalg.solve_triangular(torch.from_numpy(factor), unit, upper=False).numpy()

@@ -1,7 +1,6 @@
 """Kernel, noise and the number of a memory from rewards, by evidence or prediction, and what is odd about the fit."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -9,11 +8,9 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
 from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
-from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
@@ -84,10 +81,7 @@ def fit_evidence(
     learn = learn_memory and not isinstance(kept, Stationary)
     words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
     climb = partial(_climbed, kernel, regularization, seed, words)
-    # Whatever the caller's grad mode, and without the words of single attempts.
-    with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
-        for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
-            warnings.simplefilter("ignore", category)
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller's grad mode
         by_prediction = learn and not kept.needs_time_column
         fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn, start=start)
     return fit if memory is not None else replace(fit, memory=None)
@@ -110,7 +104,7 @@ def _climbed(
     settled = posterior.maximize(seed, climbs, start)
     if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
         many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
-        if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1):
+        if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1, posterior.values if start else ()):
             posterior = many
     if settled and learn and on_time:
         memory = memory.with_horizon(posterior.horizon)

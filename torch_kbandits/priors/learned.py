@@ -65,12 +65,15 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
+        background: whether all fits but the first are made in a thread, while rounds go on under the prior as it is,
+            until a ``tell`` finds one ready. No call waits for a fit, and choices depend on how long one takes. A fit
+            that fails is warned of, and the prior stays. What a kernel or mean of your own computes must allow threads.
 
     A fit goes on from where the last one ended, but for the first after a restart.
 
-    Cost of a fit: O(n³) for each of some fifty evaluations, of the first for some hundreds, n at most 400 of the
-    rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of the
-    number of rewards; where a memory counts n at most, it is four for n rewards.
+    Cost of a fit: O(n³) for each of at most about 10,000 / n evaluations, of the first for some hundreds, n at most 400
+    of the rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of
+    the number of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
@@ -80,13 +83,15 @@ class LearnedPrior:
     clip: bool = True
     num_initial: int = 10
     refit_share: float = 0.25
+    background: bool = False
 
     def __post_init__(self) -> None:
         if self.kernel is not None:
             checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
         checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
-        checks.keep(self, refit_share=checks.positive, learn_memory=checks.flag, clip=checks.flag)
+        checks.keep(self, refit_share=checks.positive)
+        checks.keep(self, learn_memory=checks.flag, clip=checks.flag, background=checks.flag)
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
