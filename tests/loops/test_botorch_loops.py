@@ -39,6 +39,7 @@ def model(dtype=DOUBLE, **kwargs):
     if "train_Yvar" not in kwargs:
         kwargs.setdefault("regularization", NOISE)
     kwargs.setdefault("inducing_points", Z.to(dtype))
+    kwargs.setdefault("outcome_transform", None)
     return NystromGP(X.to(dtype), Y.to(dtype), **kwargs)
 
 
@@ -47,7 +48,8 @@ def all_points(**kwargs):
 
 
 def built(n=40, train_Yvar=None, **words):
-    words = {"covar_module": matern()} | ({} if train_Yvar is not None else {"regularization": NOISE}) | words
+    words = {"covar_module": matern(), "outcome_transform": None, "regularization": NOISE} | words
+    words |= {} if train_Yvar is None else {"regularization": None}
     return OnlineGP(X[:n], Y[:n], None if train_Yvar is None else train_Yvar[:n], **words)
 
 
