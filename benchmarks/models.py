@@ -250,7 +250,7 @@ def one_round(
     }
 
 
-@benchmark(cases=((2, 30),), smoothnesses=("RBF", "Matérn 3/2"), candidates=50, seeds=1, largest=(30, 20))
+@benchmark(cases=((2, 30),), smoothnesses=("RBF",), candidates=50, seeds=1, largest=(30, 20))
 def model_rounds(
     parts: Parts,
     cases: tuple[tuple[int, int], ...] = tuple(product((2, 6, 8, 20), (300, 1_000, 3_000))),
