@@ -76,7 +76,7 @@ def test_of_many_observations_blocks_are_fitted_that_have_each_once():
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dimension", "size"), [(2, 60), (8, 150)])
 def test_fits_of_many_observations_are_honest_where_the_dictionary_spans_all_and_where_it_does_not(dimension, size):
-    """One draw of a kernel, 450 observations. The ratio of errors and deviations is within 0.75 and 1.3 of 40 seeds."""
+    """One draw of a kernel, 450 observations. Of 20 seeds errors over deviations are from 0.66 to 1.26."""
     generator = torch.Generator().manual_seed(0)
     points = torch.rand(700, dimension, generator=generator, dtype=DOUBLE)
     kernel = RBFKernel().double()
@@ -89,7 +89,7 @@ def test_fits_of_many_observations_are_honest_where_the_dictionary_spans_all_and
     with torch.no_grad():
         posterior = model.posterior(points[450:].unsqueeze(-2))
     error, deviation = posterior.mean.flatten() - truth[450:], posterior.variance.flatten().sqrt()
-    assert 0.6 < float((error / deviation).square().mean().sqrt()) < 1.6
+    assert 0.6 < float((error / deviation).square().mean().sqrt()) < 1.4
     assert float(error.square().mean().sqrt()) < 0.5 * float(truth.std())
 
 

@@ -361,7 +361,7 @@ class OnlineGP(FactoredGP):
     Source: Rasmussen and Williams, 2006, Alg. 2.1; Calandriello et al., ICML 2022, §3 (merging repeats).
 
     ``fit_gpytorch_mll`` maximises the exact likelihood of all observations, O(n³) an evaluation. Defaults are those of
-    ``NystromGP``.
+    ``FactoredGP``.
 
     Args: those of ``NystromGP`` but for the dictionary's.
 

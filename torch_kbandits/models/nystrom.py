@@ -52,8 +52,10 @@ class NystromGP(FactoredGP):
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound at the dictionary,
-    O(n m²) an evaluation, which is the exact marginal likelihood when the dictionary is all points.
+    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises the exact likelihood of at most five blocks of
+    400 observations, whatever the dictionary, and goes on with Titsias' collapsed bound of all observations where a
+    dictionary of at most 400 points leaves next to nothing. Then the rule chooses the dictionary again. In training
+    mode the model has the bound, O(n m²), which is the exact marginal likelihood when the dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
@@ -61,12 +63,14 @@ class NystromGP(FactoredGP):
         train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared, in place
             of ``regularization``. GPyTorch rounds values below 1e-6 up to it and says so, here and later.
         inducing_points: the dictionary (..., m, d), in the space of ``train_X`` before any input transform.
-        dictionary: a rule that chooses it from ``train_X`` instead; by default ``RidgeLeverageSampling()``.
+        dictionary: a rule that chooses it from ``train_X`` instead, again after a fit; by default
+            ``RidgeLeverageSampling()``, of which at most 1,000 points are kept.
         regularization: λ > 0, the noise variance, in units of the (transformed) rewards squared; then it is fixed.
             Without it and without ``train_Yvar`` it is learned, under BoTorch's default prior. Beside ``train_Yvar``
             it is the noise of observations conditioned on later without a ``noise`` (default: the mean of theirs).
         likelihood: a Gaussian likelihood in place of both.
         covar_module: any GPyTorch kernel; and the others as in ``SingleTaskGP``.
+        outcome_transform: by default ``Standardize``; none where ``regularization`` or ``likelihood`` is given.
         learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
             does; see ``CappedDictionary``. By default where a rule chose a dictionary that is full.
         generator: randomness of the rule; torch's global generator unless given.
