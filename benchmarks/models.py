@@ -1,21 +1,23 @@
-"""Models in BoTorch loops of one's own, beside BoTorch's: searches, fits, and one observation more."""
+"""Models in BoTorch loops of one's own, beside BoTorch's: searches, rounds, and one observation more."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import product
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.transforms import Standardize
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.utils.sampling import manual_seed
-from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 from tqdm import tqdm
 
@@ -23,10 +25,13 @@ from benchmarks.arm_bandits import kernel
 from benchmarks.runner import (
     Found,
     Measurement,
+    Parts,
     Table,
     apart,
     benchmark,
+    chosen,
     in_turns,
+    mean_and_error,
     peak_bytes,
     resident_bytes,
     seconds_of,
@@ -188,50 +193,105 @@ def box_search(
     return [Table(title, columns, rows)], found
 
 
-# ---------------------------------------------------------------- fits
+# ---------------------------------------------------------------- rounds
+
+_VARIATIONAL = "SingleTaskVariationalGP"
 
 
-class _Timed(ExactMarginalLogLikelihood):
-    """The marginal likelihood, with a clock that is read whenever it is evaluated."""
-
-    starts: list[float]
-
-    def forward(self, function_dist: MultivariateNormal, target: Tensor, *params: Any, **kwargs: Any) -> Tensor:
-        """Return the log marginal likelihood per observation."""
-        self.starts.append(time.perf_counter())
-        return super().forward(function_dist, target, *params, **kwargs)
+def _default(smoothness: str, dimension: int) -> Kernel:
+    """Return BoTorch's default kernel, or a Matérn kernel with the same prior of its length scales."""
+    kernel = get_covar_module_with_dim_scaled_prior(dimension, use_rbf_kernel=smoothness == "RBF").double()
+    if smoothness == "Matérn 3/2":
+        kernel.nu = 1.5
+    return kernel
 
 
-@benchmark(observations=(20, 40), dimension=2, dictionary=5, maxiter=3)
-def nystrom_fit(
-    observations: tuple[int, ...] = (500, 1000, 2000), dimension: int = 6, dictionary: int = 100, maxiter: int = 30
-) -> Found:
-    """Fit both models at every n; an evaluation lasts from one reading of the likelihood's clock to the next."""
+def one_round(
+    model: str, smoothness: str, dimension: int, observations: int, seed: int, candidates: int
+) -> Measurement:
+    """Fit a model to a wave in a direction of its own at each seed, choose a candidate, and see what it knows."""
+    generator = torch.Generator().manual_seed(seed)
+    X, choices, test = (
+        torch.rand(number, dimension, generator=generator, dtype=torch.float64)
+        for number in (observations, candidates, 2_000)
+    )
+    direction = 3.0 * (8.0 / dimension) ** 0.5 * torch.randn(dimension, generator=generator, dtype=torch.float64)
 
-    def fitted(name: str, n: int, most: int = maxiter) -> Measurement:
-        X, Y = _bumps(n, dimension)
-        scales = RBFKernel(ard_num_dims=dimension).to(X)
-        if name == _NYSTROM:
-            model = NystromGP(X, Y, inducing_points=X[:dictionary], covar_module=scales)
+    def truth(points: Tensor) -> Tensor:
+        return torch.sin(points @ direction) + 0.5 * torch.cos(4.0 * points[:, 0])
+
+    Y = (truth(X) + 0.1 * torch.randn(observations, generator=generator, dtype=torch.float64)).unsqueeze(-1)
+    words: dict[str, Any] = {"covar_module": _default(smoothness, dimension)}
+    with manual_seed(seed):
+        started = time.process_time()
+        kind = {_NYSTROM: NystromGP, _EXACT: SingleTaskGP, _VARIATIONAL: SingleTaskVariationalGP}[model]
+        words |= {"outcome_transform": Standardize(1)} if model == _VARIATIONAL else {}
+        fitted = kind(X, Y, **words)
+        if model == _VARIATIONAL:
+            fit_gpytorch_mll(VariationalELBO(fitted.likelihood, fitted.model, num_data=observations))
         else:
-            model = SingleTaskGP(X, Y, covar_module=scales, outcome_transform=None)
-        likelihood = _Timed(model.likelihood, model)
-        likelihood.starts = []
-        words: dict[str, Any] = {"optimizer_kwargs": {"options": {"maxiter": most}}}
-        seconds = seconds_of(lambda: fit_gpytorch_mll(likelihood, **words))
-        evaluations = [later - earlier for earlier, later in pairwise(likelihood.starts)]
-        return {"model": name, "observations": n, "seconds": seconds, "evaluation_seconds": evaluations}
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
+        at_fitted = time.process_time()
+        bound = KernelUCB(fitted, beta=2.0) if model == _NYSTROM else UpperConfidenceBound(fitted, beta=4.0)
+        optimize_acqf_discrete(bound, q=1, choices=choices)
+        chosen = time.process_time()
+    with torch.no_grad():
+        posterior = fitted.posterior(test.unsqueeze(-2))
+        error, variance = truth(test) - posterior.mean.flatten(), posterior.variance.flatten()
+        means = torch.cat([fitted.posterior(part.unsqueeze(-2)).mean.flatten() for part in choices.split(2_048)])
+    values = truth(choices)
+    return {
+        "fit": at_fitted - started,
+        "choice": chosen - at_fitted,
+        "dictionary": len(getattr(fitted, "inducing_points", X)),
+        "error": float(error.square().mean().sqrt()),
+        "z": float((error.square() / variance).mean().sqrt()),
+        "regret": float(values.max() - values[means.argmax()]),
+    }
 
-    fitted(_NYSTROM, observations[0], 2)  # the first calls of a process load libraries and start threads
-    found = [fitted(name, n) for n in tqdm(observations, "nystrom_fit") for name in (_NYSTROM, _EXACT)]
+
+@benchmark(cases=((2, 30),), smoothnesses=("RBF",), candidates=50, seeds=1, largest=(30, 20))
+def model_rounds(
+    parts: Parts,
+    cases: tuple[tuple[int, int], ...] = tuple(product((2, 6, 8, 20), (300, 1_000, 3_000))),
+    smoothnesses: tuple[str, ...] = ("RBF", "Matérn 5/2", "Matérn 3/2"),
+    candidates: int = 20_000,
+    seeds: int = 8,
+    largest: tuple[int, int] = (3_000, 300),
+) -> Found:
+    """Time a fit and a choice, as BoTorch has them, in processor seconds, and see what the fitted model knows.
+
+    ``largest`` are the most observations of ``SingleTaskGP`` and of ``SingleTaskVariationalGP``.
+    """
+    most = {_NYSTROM: math.inf, _EXACT: largest[0], _VARIATIONAL: largest[1]}
+    keys = [
+        {"model": model, "smoothness": each, "dimension": d, "observations": n, "seed": seed}
+        for (d, n), each, seed, model in product(cases, smoothnesses, range(seeds), most)
+        if n <= most[model]
+    ]
+    for model in (_NYSTROM, _EXACT):  # the first calls of a process load libraries and compile loops
+        one_round(model, smoothnesses[0], 2, 20, 0, 50)
+    found = [
+        parts.measured(key, partial(one_round, **key, candidates=candidates)) for key in tqdm(keys, "model_rounds")
+    ]
     rows = []
-    for each in found:
-        seconds = each["evaluation_seconds"]
-        (exact,) = values(found, "evaluation_seconds", model=_EXACT, observations=each["observations"])
-        cells = [f"{len(seconds) + 1}", f"{each['seconds']:.2f}", _ms(seconds, 1), _over(exact, seconds)]
-        rows.append([f"{each['observations']:,}", each["model"], *cells])
-    title = f"One fit, m = {dictionary}, at most {maxiter} iterations: median (min–max) of its evaluations"
-    columns = ["n", "model", "evaluations", "seconds in all", "ms an evaluation", "SingleTaskGP / this"]
+    for (d, n), each, model in product(cases, smoothnesses, most):
+        here = chosen(found, model=model, smoothness=each, dimension=d, observations=n)
+        exact = chosen(found, model=_EXACT, smoothness=each, dimension=d, observations=n)
+        if here:
+            cost, of_exact = ([part["fit"] + part["choice"] for part in parts_] for parts_ in (here, exact))
+            cells = [f"{statistics.median(values(here, name)):.2f}" for name in ("fit", "choice")]
+            cells += [f"{statistics.median(cost) / statistics.median(of_exact):.2f}" if exact else "–"]
+            cells += [f"{statistics.median(values(here, 'dictionary')):.0f}"]
+            cells += [
+                mean_and_error(values(here, name), digits) for name, digits in (("error", 3), ("z", 2), ("regret", 3))
+            ]
+            rows.append([f"{d}", f"{n:,}", each, model, *cells])
+    title = (
+        f"A fit and a choice among {candidates:,}: medians of {seeds} seeds, and means ± standard errors of the root "
+        "mean square error, of errors over claimed deviations, and of the regret of the largest posterior mean"
+    )
+    columns = ["d", "n", "kernel", "model", "fit, s", "choice, s", "this / SingleTaskGP", "m", "error", "z", "regret"]
     return [Table(title, columns, rows)], found
 
 

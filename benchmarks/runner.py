@@ -38,7 +38,7 @@ BENCHMARKS = {
     "replays": "replays",
     "discrete_acquisition": "models",
     "box_search": "models",
-    "nystrom_fit": "models",
+    "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
     "optuna_suggestions": "optuna_suggestions",

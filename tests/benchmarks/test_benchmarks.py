@@ -25,7 +25,7 @@ def problem() -> Problem:
 
 
 #: Of models, of bandits and of what is told; the others belong to the slow tests.
-QUICK = {"nystrom_fit", "online_tells", "variance_ratio"}
+QUICK = {"model_rounds", "online_tells", "variance_ratio"}
 
 
 @pytest.mark.one_in(3)

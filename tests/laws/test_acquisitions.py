@@ -153,7 +153,8 @@ def test_observed_means_are_those_of_the_posterior(kind, outputs):
     made = {"covar_module": matern()} | ({"inducing_points": Z[::2]} if kind is kb.NystromGP else {})
     for words in (
         {"regularization": 0.05},
-        {"train_Yvar": torch.linspace(0.01, 0.2, values.numel(), dtype=DOUBLE).view_as(values)},
+        {"train_Yvar": torch.linspace(0.01, 0.2, values.numel(), dtype=DOUBLE).view_as(values)}
+        | {"outcome_transform": Standardize(m=outputs)},
         {"regularization": 0.05, "mean_module": ConstantMean().double().initialize(constant=3.0)},
         {"regularization": 0.05, "input_transform": Normalize(d=2)},
         {"regularization": 0.05, "outcome_transform": Standardize(m=outputs)},

@@ -38,6 +38,7 @@ SOME_NOISE = 0.01 + 0.2 * torch.rand(60, 1, generator=torch.Generator().manual_s
 def make(kind, X, Y, Yvar=None, *, kernel="matern", **words):
     if Yvar is None and "likelihood" not in words:
         words.setdefault("regularization", LAMBDA)
+    words.setdefault("outcome_transform", None)
     words["covar_module"] = KERNELS[kernel].make() if isinstance(kernel, str) else kernel
     if kind == "exact":
         words.pop("inducing_points", None)

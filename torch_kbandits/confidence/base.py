@@ -212,6 +212,12 @@ def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
         if not isinstance(model, Evidence):
             name = type(model).__name__
             raise InputError(f"A width reads evidence, which NystromGP has and {name} has not: give a number.")
+        of_theorem = beta.width if isinstance(beta, ScaledWidth) else beta
+        if isinstance(of_theorem, TheoremWidth) and getattr(model, "outcome_transform", None) is not None:
+            raise InputError(
+                f"The constants of {type(of_theorem).__name__} are in the units of the rewards, which the model "
+                "transforms: make it with outcome_transform=None, which it is where a regularization is given."
+            )
         beta = beta(model)
     entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
     number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -21,6 +22,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.data import Learned, ObservedGP, at_dictionary, checked_variances, is_same
+from torch_kbandits.models.fits import Loss, fitted
 from torch_kbandits.models.normal import unrounded
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.rows import distinct
@@ -50,10 +52,13 @@ class Cache(NamedTuple):
 class FactoredGP(ObservedGP):
     """A BoTorch model whose posterior is one of this package, computed once for given data and then followed.
 
-    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
-    and the constants of a confidence width keep their units. The posterior is in double precision whatever the dtype.
-    What is known of the observations comes with batch dimensions first, then that of the outputs.
+    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero; and rewards are not standardised where a
+    ``regularization`` or a likelihood is given, so that λ and the constants of a confidence width keep their units, nor
+    where there is no observation yet. The posterior is in double precision whatever the dtype. What is known of the
+    observations comes with batch dimensions first, then that of the outputs.
     """
+
+    _loss: Loss | None = None  # what a fit that runs minimises
 
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
@@ -135,10 +140,18 @@ class FactoredGP(ObservedGP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed, where its own fit raises; else absent."""
-        if any(parameter.requires_grad for parameter in self.parameters()):
+        """What ``fit_gpytorch_mll`` calls; absent while it runs, so that it can call BoTorch's own fit."""
+        if self._loss is not None:
             raise AttributeError("custom_fit")
-        return lambda mll, **_: mll.eval()
+        is_fixed = not any(parameter.requires_grad for parameter in self.parameters())
+        return (lambda mll, **_: mll.eval()) if is_fixed else partial(fitted, self)
+
+    @property
+    def compute_custom_loss(self) -> Loss:
+        """What BoTorch's fit minimises while ``custom_fit`` runs; absent otherwise."""
+        if self._loss is None:
+            raise AttributeError("compute_custom_loss")
+        return partial(self._loss, self)
 
     @torch.no_grad()
     def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
@@ -268,6 +281,10 @@ class FactoredGP(ObservedGP):
         """Return the dictionary as the kernel sees it, (..., m, d); None where the posterior is exact."""
 
     @abstractmethod
+    def _choose_again(self) -> None:
+        """Let the rule that chose the dictionary, if one did, choose again under the hyperparameters there are."""
+
+    @abstractmethod
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
         """Let a conditioned copy of this model, which has the data already, know of what it was conditioned on."""
 
@@ -344,7 +361,7 @@ class OnlineGP(FactoredGP):
     Source: Rasmussen and Williams, 2006, Alg. 2.1; Calandriello et al., ICML 2022, §3 (merging repeats).
 
     ``fit_gpytorch_mll`` maximises the exact likelihood of all observations, O(n³) an evaluation. Defaults are those of
-    ``NystromGP``.
+    ``FactoredGP``.
 
     Args: those of ``NystromGP`` but for the dictionary's.
 
@@ -370,6 +387,9 @@ class OnlineGP(FactoredGP):
         self._become(self.eval()._told(*told))
 
     def _dictionary(self) -> None:
+        return None
+
+    def _choose_again(self) -> None:
         return None
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:

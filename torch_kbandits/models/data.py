@@ -8,6 +8,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
@@ -79,13 +80,14 @@ class ObservedGP(SingleTaskGP):
         likelihood: _GaussianLikelihoodBase | None = None,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
     ) -> None:
         checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
         checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
         checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
-        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
+        if outcome_transform != DEFAULT:
+            checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
         checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
             if likelihood is not None and other is not None:
@@ -97,6 +99,8 @@ class ObservedGP(SingleTaskGP):
             raise InputError(f"train_Y must have the rows of train_X, {shape}; got {checks.describe(train_Y)}.")
         if train_Yvar is not None:
             train_Yvar = checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
+        if outcome_transform == DEFAULT and (regularization or likelihood or train_Y.shape[-2] == 0):
+            outcome_transform = None  # a noise that is given is in the units of the rewards
         if regularization is not None:
             regularization = checks.positive("regularization", regularization)
             if train_Yvar is None:

@@ -7,6 +7,7 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
@@ -16,7 +17,13 @@ from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOpera
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
+from torch_kbandits.dictionaries import (
+    CappedDictionary,
+    DictionaryRule,
+    PlayedPoints,
+    RidgeLeverageSampling,
+    Selection,
+)
 from torch_kbandits.dictionaries.online import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
@@ -29,6 +36,11 @@ from torch_kbandits.posteriors.prediction import joined
 
 _TRACE_TERM = "nystrom_trace_term"
 
+#: At this size a posterior and a choice among 20,000 candidates take seconds, and in d = 8 the posterior of 3,000
+#: observations is as accurate as the exact one; with 500 points it is not. Variances are those of DTC, which are honest
+#: also where the points leave much.
+_DEFAULT_RULE = CappedDictionary(RidgeLeverageSampling(), 1_000, "stop", learns_residual=False)
+
 
 class NystromGP(FactoredGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
@@ -40,8 +52,10 @@ class NystromGP(FactoredGP):
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound at the dictionary,
-    O(n m²) an evaluation, which is the exact marginal likelihood when the dictionary is all points.
+    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises the exact likelihood of at most five blocks of
+    400 observations, whatever the dictionary, and goes on with Titsias' collapsed bound of all observations where a
+    dictionary of at most 400 points leaves next to nothing. Then the rule chooses the dictionary again. In training
+    mode the model has the bound, O(n m²), which is the exact marginal likelihood when the dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
@@ -49,12 +63,14 @@ class NystromGP(FactoredGP):
         train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared, in place
             of ``regularization``. GPyTorch rounds values below 1e-6 up to it and says so, here and later.
         inducing_points: the dictionary (..., m, d), in the space of ``train_X`` before any input transform.
-        dictionary: a rule that chooses it from ``train_X`` instead; by default ``RidgeLeverageSampling()``.
+        dictionary: a rule that chooses it from ``train_X`` instead, again after a fit; by default
+            ``RidgeLeverageSampling()``, of which at most 1,000 points are kept.
         regularization: λ > 0, the noise variance, in units of the (transformed) rewards squared; then it is fixed.
             Without it and without ``train_Yvar`` it is learned, under BoTorch's default prior. Beside ``train_Yvar``
             it is the noise of observations conditioned on later without a ``noise`` (default: the mean of theirs).
         likelihood: a Gaussian likelihood in place of both.
         covar_module: any GPyTorch kernel; and the others as in ``SingleTaskGP``.
+        outcome_transform: by default ``Standardize``; none where ``regularization`` or ``likelihood`` is given.
         learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
             does; see ``CappedDictionary``. By default where a rule chose a dictionary that is full.
         generator: randomness of the rule; torch's global generator unless given.
@@ -79,7 +95,7 @@ class NystromGP(FactoredGP):
         likelihood: _GaussianLikelihoodBase | None = None,
         covar_module: Kernel | None = None,
         mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
         input_transform: InputTransform | None = None,
         learns_residual: bool | None = None,
         generator: torch.Generator | None = None,
@@ -103,17 +119,19 @@ class NystromGP(FactoredGP):
         )
         self.register_added_loss_term(_TRACE_TERM)
         train_X = checks.points("train_X", train_X)
-        if inducing_points is None:
-            inducing_points = self._chosen(train_X, dictionary or RidgeLeverageSampling(), generator)
+        self._rule = (dictionary or _DEFAULT_RULE) if inducing_points is None else None
+        self._generator, self._always_learns = generator, learns_residual
+        if self._rule is not None:
+            inducing_points = self._chosen(train_X, self._rule, generator)
         inducing_points = checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
-        full_at = None if dictionary is None else dictionary.full_at
-        is_full = inducing_points.shape[-2] >= (full_at or math.inf)
-        self.learns_residual = is_full if learns_residual is None else learns_residual
+        self.learns_residual = self._learns(inducing_points)
 
     inducing_points: Tensor
+    _rule: DictionaryRule | None
+    _always_learns: bool | None
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the Nyström prior and the trace term of the collapsed bound; not training the prior.
@@ -190,15 +208,33 @@ class NystromGP(FactoredGP):
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
         self._require_change()
-        learns_residual = self.eval().learns_residual
+        rule, learns_residual = None, self.eval().learns_residual
         if isinstance(dictionary, DictionaryRule):
-            points = self._chosen_again(dictionary, generator)
-            learns_residual, dictionary = len(points) >= (dictionary.full_at or math.inf), points
+            points = self._rescored(dictionary, generator)
+            learns_residual, rule, dictionary = len(points) >= (dictionary.full_at or math.inf), dictionary, points
         train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
-        self._become(self._at_dictionary(dictionary.detach().clone(), learns_residual))
+        other = self._at_dictionary(dictionary.detach().clone(), learns_residual)
+        other._rule, other._generator = rule, generator
+        self._become(other)
+
+    def _choose_again(self) -> None:
+        """Let the rule, if one chose, choose as when the model was made."""
+        if self._rule is None or self.num_observations == 0:
+            return
+        given = cast(
+            Tensor, self.eval()._original_train_inputs if self._has_transformed_inputs else self.train_inputs[0]
+        )
+        given = given[..., 0, :, :] if self._num_outputs > 1 else given
+        self.inducing_points = self._chosen(given, self._rule, self._generator).detach().clone()
+        self.learns_residual = self._learns(self.inducing_points)
+
+    def _learns(self, points: Tensor) -> bool:
+        """Say whether the residual is learned at a dictionary (..., m, d) of the rule."""
+        full_at = None if self._rule is None else self._rule.full_at
+        return points.shape[-2] >= (full_at or math.inf) if self._always_learns is None else self._always_learns
 
     @torch.no_grad()
     def _at_dictionary(self, points: Tensor, learns_residual: bool) -> Self:
@@ -239,7 +275,7 @@ class NystromGP(FactoredGP):
         return self._selected(rule.select(played, generator), train_X)
 
     @torch.no_grad()
-    def _chosen_again(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
+    def _rescored(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the points (m, d) that a rule chooses of those observed, by the current posterior.
 
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.

@@ -1,4 +1,6 @@
-"""Factors and variances that stay meaningful in finite precision."""
+"""Factors, densities and variances that stay meaningful in finite precision."""
+
+import math
 
 import torch
 from linear_operator.utils.errors import NotPSDError
@@ -55,6 +57,20 @@ def jittered_cholesky(matrix: Tensor, *, for_solving: bool = False) -> Tensor:
         failed = failed | (info > 0)
         relative *= 10.0
     raise _not_a_covariance(matrix.detach(), limit * float(scale.detach().abs().amax()))
+
+
+def normal_log_density(covariance: Tensor, y: Tensor) -> Tensor:
+    """Return log N(y | 0, C) of values (..., n) under covariances (..., n, n), (...,).
+
+    With α = C⁻¹ y its gradients are ½ (α αᵀ − C⁻¹) and −α, for less than they cost through the factor: what is added
+    to the value is 0 and has these gradients. Cost: O(n³) a batch member, once for all.
+    """
+    factor, targets = jittered_cholesky(covariance.detach()), y.detach()
+    solved = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)
+    constant = y.shape[-1] * math.log(2.0 * math.pi)
+    value = -0.5 * ((targets * solved).sum(-1) + constant) - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    slope = 0.5 * (solved.unsqueeze(-1) * solved.unsqueeze(-2) - torch.cholesky_inverse(factor))
+    return value + (slope * (covariance - covariance.detach())).sum((-2, -1)) - (solved * (y - targets)).sum(-1)
 
 
 def _not_a_covariance(matrix: Tensor, limit: float) -> NotPositiveDefiniteError:

@@ -24,7 +24,7 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Growth, Memory, Stationary, ages
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.linalg import jittered_cholesky, normal_log_density
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct_in_order
 
@@ -193,7 +193,7 @@ class MarginalPosterior:
         """
         y, noise, constant = self._merged(shift)
         if self._dictionary is None:
-            return _log_density(self._gram(self.points) + noise.diag(), y) + constant
+            return normal_log_density(self._gram(self.points) + noise.diag(), y) + constant
         embedding, left = self._projected(self._dictionary)
         whitened, targets = embedding / noise.sqrt(), y / noise.sqrt()
         factor = jittered_cholesky(torch.eye(len(embedding), dtype=y.dtype, device=y.device) + whitened @ whitened.mT)
@@ -291,19 +291,6 @@ class MarginalPosterior:
 def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
     """Return the numbers (m,), m <= most, of points (u, d) that span the others: those of pivoted Cholesky."""
     return greedy_pivots(points, kernel, most, 1e-8)
-
-
-def _log_density(covariance: Tensor, y: Tensor) -> Tensor:
-    """Return log N(y | 0, C), 0-dim.
-
-    With α = C⁻¹ y its gradients are ½ (α αᵀ − C⁻¹) and −α, for less than they cost through the factor: what is added
-    to the value is 0 and has these gradients. Cost: O(u³), once for all.
-    """
-    factor, targets = jittered_cholesky(covariance.detach()), y.detach()
-    solved = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)
-    value = -0.5 * (targets @ solved + len(y) * math.log(2.0 * math.pi)) - factor.diagonal().log().sum()
-    slope = 0.5 * (torch.outer(solved, solved) - torch.cholesky_inverse(factor))
-    return value + (slope * (covariance - covariance.detach())).sum() - solved @ (y - targets)
 
 
 def _with_free_horizon(forgetting: float) -> ForgettingKernel:
