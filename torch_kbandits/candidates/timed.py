@@ -81,10 +81,10 @@ def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None 
             raise InputError("The actions of this bandit are always the same: leave out candidates.")
         names = getattr(getattr(own, "table", own), "arm_names", None)
 
-        def actions(rows: list[int]) -> Tensor:
+        def of_rows(rows: list[int]) -> Tensor:
             return source.rows(torch.tensor(rows, dtype=torch.long, device=source.device))
 
-        return Listing(len(source), names, actions, source.find)
+        return Listing(len(source), names, of_rows, source.find)
     if brought is None or not isinstance(own, ContextualActions):
         return None
     actions = own._checked_actions("candidates", brought) if arms is None else arms[:, candidates.context_dim :]
@@ -118,7 +118,9 @@ def with_table(candidates: Candidates, kept: Tensor, new: Any = None, names: Any
         arms = torch.cat([arms, new.to(arms)])
     other = Arms(arms, names=known)
     other.device = own.device
-    other = own.with_table(other) if isinstance(own, ContextualActions) else other
+    if isinstance(own, ContextualActions):
+        columns: dict[str, Any] = {"context_columns": own.context_columns, "action_columns": own.action_columns}
+        other = ContextualActions(other, context_dim=own.context_dim, **columns)
     return Timed(other) if candidates.is_timed else other
 
 
