@@ -119,9 +119,11 @@ RULES = {
     "Thompson": rules.ThompsonRule(discretization_size=32),
     "uniform": rules.UniformRule(),
     "stages": rules.StagedRule(30),
+    "softmax": rules.SoftmaxRule(rules.UpperConfidenceRule(), 0.5),
+    "epsilon": rules.EpsilonGreedy(rules.ThompsonRule(discretization_size=32), 0.5),
 }
-#: They maximise no function.
-FUNCTIONLESS = ("uniform", "stages")
+#: They maximise no function, or choose by no one posterior; these draw, and their choice is not the largest value.
+FUNCTIONLESS, DRAWING = ("uniform", "stages", "softmax"), ("Thompson", "epsilon")
 BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.69)}
 #: Rules between two hypotheses, of which the second is like none that plays alone.
 FAMILIES = {
@@ -199,7 +201,7 @@ class Combination:
             if kernel is None
             else kb.Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
-            width=WIDTHS[self.width] if rule.uses_width else None,
+            width=WIDTHS[self.width] if getattr(rule, "rule", rule).uses_width else None,
             acquisition=rule,
             batches=BATCHES[self.batches],
             memory=MEMORIES[self.memory],
@@ -238,15 +240,19 @@ RIGHTLY = {
         "plays a point again and again",
     ),
     "Thompson sampling by a kernel without waves on stored arms": Reason(
-        lambda it: it.rule == "Thompson" and it.where.stored and it.kernel not in WITH_WAVES,
+        lambda it: it.rule in DRAWING and it.where.stored and it.kernel not in WITH_WAVES,
         "draws a sum of random waves",
     ),
     "hypotheses where no one posterior chooses": Reason(
-        lambda it: it.family != "none" and it.rule in FUNCTIONLESS, "does not choose by one posterior"
+        lambda it: it.family != "none" and it.rule in ("uniform", "stages"), "does not choose by one posterior"
     ),
     "a family of priors that are learned": Reason(
         lambda it: it.family != "none" and it.kernel == "learned", "A family has hypotheses that are given"
     ),
+    "a floor under propensities of a point that is played again": Reason(
+        lambda it: it.batches == "stay" and it.rule == "epsilon", "leave out EpsilonGreedy"
+    ),
+    "a softmax on a box": Reason(lambda it: it.rule == "softmax" and it.where.actions is None, "give arms or actions"),
     "stages on a box": Reason(lambda it: it.rule == "stages" and it.where.actions is None, "finite set of actions"),
 }
 
@@ -404,7 +410,7 @@ class Loop:
 
     def check_largest(self, words: dict[str, object]) -> None:
         """What is asked for has the largest value of all of a set; a safe limit also asks for what shows more."""
-        if self.offered is None or self.of.batches == "stay" or self.of.rule == "Thompson":
+        if self.offered is None or self.of.batches == "stay" or self.of.rule in (*DRAWING, "softmax"):
             return
         if self.of.limits in ("none", "optimistic"):
             function, x = self.bandit.acquisition(**words), self.bandit.ask(remember=False, **words)
@@ -429,7 +435,7 @@ class Loop:
     @property
     def draws_anew(self) -> bool:
         """Whether a loaded bandit draws otherwise today: a law of test_state.py."""
-        return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
+        return self.of.rule in DRAWING and self.of.kernel == "linear" and self.of.dictionary != "none"
 
 
 def says_what_to_do(message: str) -> bool:

@@ -1,6 +1,7 @@
 """What a bandit logged is read back as it was: rewards joined by id, whatever was cut, killed or written twice."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -123,6 +124,17 @@ def test_bandits_that_share_a_file_get_their_own_rewards(tmp_path):
     log = read_log(path)
     assert log.rewards.tolist() == [0.5, 0.25, 1.5, 1.25]
     assert torch.equal(log.rows, torch.cat([found.rows for found in asked]))
+
+
+def test_a_file_of_a_logger_is_read(tmp_path):
+    logger, handler, bandit = logging.getLogger("choices"), logging.FileHandler(tmp_path / "log.jsonl"), explorer()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    bandit.log_to(logger)
+    bandit.tell(bandit.ask(2), [0.5, 1.5])
+    logger.removeHandler(handler)
+    handler.close()
+    assert read_log(tmp_path / "log.jsonl").rewards.tolist() == [0.5, 1.5]
 
 
 def test_several_files_are_read_in_their_order(tmp_path):

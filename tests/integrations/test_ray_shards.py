@@ -478,6 +478,23 @@ def test_without_ray(monkeypatch):
         ShardedArms(some_arms(), num_shards=2)
 
 
+def test_rows_and_names_on_shards():
+    arms = some_arms()
+    named = Arms(arms, names=[f"arm {row}" for row in range(len(arms))])
+    one, other = make(named), make(sharded(named, 3))
+    for _ in range(4):
+        ours, theirs = (each.ask(2, details=True) for each in (one, other))
+        assert torch.equal(arms[theirs.rows], theirs.x)  # of equal arms the first
+        assert torch.equal(ours.x, theirs.x)
+        assert theirs.names == tuple(f"arm {row}" for row in theirs.rows)
+        assert torch.allclose(ours.std, theirs.std)
+        for each in (one, other):
+            each.tell(rows=theirs.names, y=[0.3, 0.1])
+    for call in (lambda: other.ask(exclude=[0]), lambda: other.ask(2, distinct=True), lambda: other.add_arms(arms)):
+        with pytest.raises(InputError, match=r"in one process|in memory"):
+            call()
+
+
 class Together(ThompsonRule):
     scores_arms_apart = False
 

@@ -55,6 +55,9 @@ CALLS = {
     "ask": lambda kind, bandit, other: bandit.ask(2, **kind.words(kind.rounds + 1)),
     "forget": lambda kind, bandit, other: bandit.forget(ids=bandit.pending_ids[0]),
     "restart": lambda kind, bandit, other: bandit.restart(),
+    "arms": lambda kind, bandit, other: (
+        bandit.forget() if "candidates" in kind.words(0) else bandit.remove_arms([0, 4])  # or a round brings others
+    ),
     "look": lambda kind, bandit, other: (
         bandit.recommend(**kind.words(kind.rounds)), bandit.model, bandit.history, bandit.weights, bandit.health(),
         bandit.ask(2, remember=False, **kind.words(kind.rounds)),

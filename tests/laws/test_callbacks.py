@@ -252,6 +252,9 @@ def test_where_nothing_can_be_logged_is_said_at_once(tmp_path):
     assert bandit.callbacks == []
     bandit.log_to(tmp_path / "log.jsonl")
     assert isinstance(bandit.callbacks[0], JSONLog)
+    with pytest.raises(InputError, match="already"):
+        bandit.log_to(str(tmp_path / ".." / tmp_path.name / "log.jsonl"))
+    assert len(bandit.callbacks) == 1
 
 
 def test_digests_of_contexts_are_equal_where_contexts_are(tmp_path):

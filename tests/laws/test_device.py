@@ -73,6 +73,13 @@ def played(case, arms):
         y = reward(chosen[-1]).to(arms.dtype)
         measured = {"heat": heat(chosen[-1])} if bandit.outcomes else None
         bandit.tell(x, y.to(arms.device) if turn % 3 else y, outcomes=measured)
+        if turn == 6:  # arms that come and go, a slate of those that are left, and rows
+            bandit.remove_arms([1])
+            bandit.add_arms(0.5 * arms[:2])
+            asked = bandit.ask(2, distinct=True, exclude=[0], details=True, remember=False)
+            chosen.append(asked.x.cpu())
+            assert asked.mean.device == asked.std.device == arms.device
+            bandit.tell(rows=asked.rows, y=[0.1, 0.2])
         if turn == 5 and not bandit.outcomes:
             bandit.tell(torch.cat([x + 0.02, x + 0.03]), y.expand(2))
     known = (part.cpu() for part in (bandit.recommend(), bandit.inducing_points, bandit.history.X))

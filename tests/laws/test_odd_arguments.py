@@ -231,7 +231,7 @@ LEFT_OUT = {
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hpolib", "negligible", "prior_of", "probabilities", "refusal",
+    "hpolib", "negligible", "prior_of", "probabilities", "read_log", "refusal",
     "Estimate", "Replay", "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}

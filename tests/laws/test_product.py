@@ -36,6 +36,8 @@ REMEDIES = {
     "Thompson sampling by a kernel without waves on stored arms": {"rule": "upper bound"},
     "hypotheses where no one posterior chooses": {"rule": "upper bound"},
     "stages on a box": {"space": "actions"},
+    "a softmax on a box": {"space": "actions"},
+    "a floor under propensities of a point that is played again": {"batches": "global"},
     "a family of priors that are learned": {"family": "none"},
 }
 

@@ -537,3 +537,21 @@ def test_no_fit_is_made_again_after_a_crash_and_outcomes_without_a_reward_are_re
     kernels = [each.prior.kernel.state_dict() for each in (again.bandit, served.bandit)]
     assert str(kernels[0]) == str(kernels[1])
     assert torch.equal(again.bandit.ask(4), served.bandit.ask(4))
+
+
+def test_propensities_are_answered_and_kept_over_a_crash(tmp_path):
+    """Of listed candidates, also where nobody asked for a floor; on a box there are none."""
+    served = Service.open(saved(lambda: BANDITS["bkb"](epsilon=0.3), tmp_path))
+    asked = served.answer("ask", {"q": 3})
+    assert all(0.3 / len(ARMS) <= each <= 1.0 for each in asked["propensities"])
+    served = Service.open(crash(served, tmp_path / "crash"))
+    served.answer("tell", {"ids": asked["ids"], "y": [0.1, 0.2, 0.3]})
+    assert served.bandit.history.propensities.tolist() == asked["propensities"]
+    served.close()
+    for name, says in (("bkb", 1.0), ("box", None)):
+        (tmp_path / name).mkdir()
+        served = Service.open(saved(BANDITS[name], tmp_path / name))
+        served.answer("tell", {"actions": [[0.25, 0.5]], "y": [0.1]})
+        answer = served.answer("ask", {"key": "a"}).get("propensities")
+        assert (answer if says is None else answer[0]) == says
+        served.close()

@@ -146,7 +146,7 @@ class Bandit(KeptBandit, BanditReports):
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
-        self.callbacks = Callbacks()
+        self._callbacks = Callbacks()
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             warn_of_failing(self._config, self._state, 3 if type(self).__init__ is Bandit.__init__ else 5)
@@ -217,7 +217,7 @@ class Bandit(KeptBandit, BanditReports):
         Cost: that of the candidates for each point; O(A) on arms without pending points.
         """
         remember, details, slate = checks.flag("remember", remember), checks.flag("details", details), None
-        is_noted = details or bool(remember and self.callbacks and self.callbacks.hear_asks)
+        is_noted = details or bool(remember and self._callbacks and self._callbacks.hear_asks)
         if is_noted or distinct is not False or exclude is not None:
             wanted, distinct = self._config.states_propensities, checks.flag("distinct", distinct)
             slate = Slate(exclude, distinct=distinct, states=is_noted or wanted, spares=not wanted)
@@ -331,7 +331,7 @@ class Bandit(KeptBandit, BanditReports):
         played = list[Tensor]()
         while len(played) < number:
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            slate = Slate(spares=not self._config.states_propensities) if self.callbacks.hear_asks else None
+            slate = Slate(spares=not self._config.states_propensities) if self._callbacks.hear_asks else None
             X, state, ahead = self._asked(1, *(words.get(name) for name in _BROUGHT), slate)
             before, action = self._state.ledger, self.candidates.actions(X.clone())
             told, now = pull(action), self._state.ledger

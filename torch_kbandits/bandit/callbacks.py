@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import os
 import secrets
 import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from logging import Logger, LoggerAdapter
-from os import SEEK_END, PathLike
+from os import PathLike
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -72,14 +73,15 @@ class JSONLog:
 
     def __init__(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> None:
         self._contexts, self._name, self._unwritten = checks.flag("contexts", contexts), secrets.token_hex(4), b""
-        self._where = where if isinstance(where, (Logger, LoggerAdapter)) else checked_path(where)
-        if isinstance(self._where, str):
+        #: A logger, or the path of a file.
+        self.where = where if isinstance(where, (Logger, LoggerAdapter)) else os.path.realpath(checked_path(where))
+        if isinstance(self.where, str):
             try:
-                with open(self._where, "a+b") as file:
-                    if file.tell() and (file.seek(-1, SEEK_END), file.read())[1] != b"\n":
+                with open(self.where, "a+b") as file:
+                    if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
                         self._unwritten = b"\n"  # ends the line that a process was writing when it was killed
             except OSError as error:
-                raise file_error("written", self._where, error) from error
+                raise file_error("written", self.where, error) from error
 
     def on_ask(self, bandit: Any, suggestion: Suggestion) -> None:
         """Write what was chosen, and what is known of the choice."""
@@ -110,17 +112,17 @@ class JSONLog:
         there = plain({name: column for name, column in columns.items() if column is not None})
         rows = [head | dict(zip(there, values, strict=True)) for values in zip(*there.values(), strict=True)]
         lines = [json.dumps(row, separators=(",", ":")) for row in rows]
-        if not isinstance(self._where, str):
+        if not isinstance(self.where, str):
             for line in lines:
-                self._where.info("%s", line)
+                self.where.info("%s", line)
             return
         self._unwritten += "".join(f"{line}\n" for line in lines).encode()
         try:
-            with open(self._where, "ab", buffering=0) as file:
+            with open(self.where, "ab", buffering=0) as file:
                 while self._unwritten:
                     self._unwritten = self._unwritten[file.write(self._unwritten) :]
         except OSError as error:
-            raise file_error("written", self._where, error) from error
+            raise file_error("written", self.where, error) from error
 
 
 def plain(value: Any) -> Any:

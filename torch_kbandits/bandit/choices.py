@@ -103,17 +103,9 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
 
 
 def with_chosen(
-    config: BanditConfig,
-    state: State,
-    domain: Domain,
-    known: FantasyPosterior,
-    q: int | None,
-    slate: Slate | None = None,
+    config: BanditConfig, state: State, domain: Domain, known: FantasyPosterior, q: int | None, slate: Slate | None
 ) -> FantasyPosterior:
-    """Return a posterior with q more points pending, as a round chooses them; of None until the batch is complete.
-
-    What is to be said of them is noted in a slate that was begun, if there is one.
-    """
+    """Return a posterior with q more points pending, noted in a slate that was begun; of None: as a batch has."""
     first, rule, candidates = rule_in(config, state), config.batches, config.candidates
     offer, ahead = playable_of(config, state, domain, first), shallow_copy(known)
     beta, objective = cast(Width, config.width)(state.surrogate), config.objective
@@ -133,13 +125,11 @@ def with_chosen(
     size = _LARGEST_BATCH if q is None else q
     size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        choice = None
         if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
-            found, times = ahead.pending[:1], min(again, size - number)
+            found, times, choice = ahead.pending[:1], min(again, size - number), None
         else:
-            now, seed = first, seed_for(config.seed, state.round, f"ask {number}")
-            if first is not config.rule:
-                now = rule_in(config, state, number)
+            now = first if first is config.rule else rule_in(config, state, number)
+            seed = seed_for(config.seed, state.round, f"ask {number}")
             found = _drawn(config, offer, sought, now, beta, seed)
             found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
         if slate is not None:
@@ -180,6 +170,6 @@ def _may_repeat(
 ) -> bool:
     """Say whether a batch's first point, which others may have brought, is played again: not while it is waiting."""
     first = posterior.pending[:1]
-    if len(first) != 1 or (slate is not None and slate.bars(first)):
+    if len(first) != 1 or (slate is not None and slate.is_left_out(first)):
         return False
     return bool(config.candidates.offers(first)) and not bool(among(first, waiting).any())

@@ -40,8 +40,7 @@ class KeptBandit:
     _cached_fantasy: tuple[State, FantasyPosterior] | None
     _diagnostics: tuple[str, ...]
     _warned_of_clipping: bool
-    #: Who is told of each ask and tell, in this order. A list, from which they may be taken; no part of the state.
-    callbacks: Callbacks
+    _callbacks: Callbacks
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; the history keeps it.
@@ -165,12 +164,17 @@ class KeptBandit:
         self._warn_of_fits(state, 4)
         self._become(changed(state, clock=state.clock.undecided))
 
+    @property
+    def callbacks(self) -> list[Callback]:
+        """Who is told of each ask and tell, in this order, to be taken out as of any list; no part of the state."""
+        return self._callbacks
+
     def add_callback(self, callback: Callback) -> None:
         """Tell a callback of each ask and tell from now on, after those that are in ``callbacks``."""
         if isinstance(callback, type) or not all(hasattr(callback, event) for event in ("on_ask", "on_tell")):
             hint = "an object with on_ask and on_tell, as of a subclass of torch_kbandits.bandit.Callback"
             raise InputError(f"callback must be {hint}, got {checks.describe(callback)}.")
-        self.callbacks.append(callback)
+        self._callbacks.append(callback)
 
     def log_to(self, where: str | PathLike[str] | Logger | LoggerAdapter[Any], *, contexts: bool = False) -> None:
         """Log each ask and tell from now on, a line of JSON for each point, which ``evaluation.read_log`` reads.
@@ -185,24 +189,28 @@ class KeptBandit:
 
         Raises:
             FileError: if the file cannot be written.
+            InputError: if this bandit logs to it already.
 
         Cost: of each ask that of ``details=True``, and an append to a file.
         """
-        self.callbacks.append(JSONLog(where, contexts=contexts))
+        log = JSONLog(where, contexts=contexts)
+        if any(isinstance(each, JSONLog) and each.where == log.where for each in self._callbacks):
+            raise InputError(f"This bandit logs to {checks.shown(where)} already: each choice would be there twice.")
+        self._callbacks.append(log)
 
     def _notify(
         self, before: Ledger, found: Suggestion | None = None, asked: Pending | None = None, places: Sequence[int] = ()
     ) -> None:
         """Tell callbacks what was asked, and what was told since a ledger: of places in what was pending, or -1."""
-        if not self.callbacks:
+        if not self._callbacks:
             return
         if found is not None:
-            self.callbacks.notify("on_ask", self, found)
+            self._callbacks.notify("on_ask", self, found)
         told = self._state.ledger.history_since(before.num_observations).copied(self.candidates.device)
         if number := len(told.X):
             ids = [asked.ids[place] if asked is not None and place >= 0 else None for place in places]
             expired = before.pending.ids[: number - len(ids)]  # as failed: those asked for first
-            self.callbacks.notify("on_tell", self, Told((*expired, *ids), told))
+            self._callbacks.notify("on_tell", self, Told((*expired, *ids), told))
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""

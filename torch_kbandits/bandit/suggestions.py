@@ -9,11 +9,10 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.state import State
-from torch_kbandits.candidates import ArmSource, Candidates
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.rows import among
 from torch_kbandits.selection import Choice, FantasyPosterior, Playable
 
 
@@ -59,16 +58,15 @@ class Slate:
 
     Attributes:
         rows: of the points chosen, (q,), if there is a listing.
-        propensities: of these, (q,), NaN where they are not noted; none if none is to be.
+        propensities: of these, (q,), 0 where they are not noted; none if none is to be.
         probabilities: those of all actions in the last choice, (A,); None if they are not noted.
     """
 
     probabilities: Tensor | None = None
 
     _listing: Listing | None
-    _source: ArmSource | None  # of arms that are split
     _brought: Tensor | None  # points (A, d) of the actions that a round brought
-    _barred: Tensor  # points (k, d) that may not be chosen again, of candidates that stay
+    _domain: Domain  # without what was left out so far, whatever limits say
 
     def __init__(
         self, excluded: Any = None, *, distinct: bool = False, states: bool = True, spares: bool = False
@@ -79,48 +77,54 @@ class Slate:
     def begun(self, candidates: Candidates, domain: Domain, brought: Any) -> Domain:
         """Return what may be played of a round's domain, given the actions that the round brought, if any."""
         self._brought = None if brought is None else domain.arms
-        self._listing = listing = listing_of(candidates, brought, domain.arms)
-        self._source = cast(Any, candidates).source if candidates.is_split else None
-        self._barred = candidates.example[:0]
-        if listing is None and (self._distinct or self._excluded is not None):
-            raise InputError("exclude= and distinct=True are for a finite set of actions: leave them out here.")
-        if listing is None or self._excluded is None:
+        self._listing, self._domain = listing_of(candidates, brought, domain.arms), domain
+        if not self._distinct and self._excluded is None:
             return domain
-        excluded = sorted({*listing.rows("exclude", self._excluded, masks=True)})
-        if len(excluded) == listing.size:
-            raise InputError(f"exclude leaves none of the {listing.size} action(s): leave one, or ask later.")
-        self._barred = listing.actions(excluded).cpu() if candidates.is_lasting else self._barred
-        return self._without(domain, excluded, self._barred)
+        if self._listing is None or candidates.is_split:
+            raise InputError("exclude= and distinct=True need a finite set of actions in one process: leave them out.")
+        if self._excluded is not None:
+            excluded = self._listing.rows("exclude", self._excluded, masks=True)
+            self._domain = domain.without(excluded, self._listing.size)
+            if not len(cast(Tensor, self._domain.allowed)):
+                raise InputError(f"exclude leaves none of the {self._listing.size} action(s): leave one, or ask later.")
+        return self._domain
 
     def number_of(self, domain: Domain, q: int | None, most: int) -> int:
         """Return how many points to choose of a domain within limits, None for at most so many; refuse too many."""
-        if not self._distinct or self._listing is None:
+        if not self._distinct:
             return most if q is None else q
-        left = self._listing.size - len(self._barred) if domain.allowed is None else len(domain.allowed)
+        left = cast(Listing, self._listing).size if domain.allowed is None else len(domain.allowed)
         if q is not None and q > left:
             raise InputError(f"distinct=True with q={q}: only {left} action(s) may be played now; ask for as many.")
         return min(left, most) if q is None else q
 
-    def bars(self, x: Tensor) -> bool:
-        """Say whether a point (1, d) is not to be chosen, where candidates stay."""
-        return bool(among(x, self._barred))
+    def is_left_out(self, x: Tensor) -> bool:
+        """Say whether a point (1, d) may not be played again, whatever limits say."""
+        return self._domain.allowed is not None and self._row_of(x) is None
+
+    def _row_of(self, x: Tensor) -> int | None:
+        """Return the first row of a point (1, d) that was not left out, if any."""
+        hits = [(part == x.to(part.device)).all(-1) for part in self._domain.parts()]
+        if not hits:  # nobody has all arms
+            return cast(Any, self._listing).find(x[0])
+        rows = torch.cat(hits).nonzero().flatten()
+        rows = rows if self._domain.allowed is None else rows[torch.isin(rows, self._domain.allowed)]
+        return int(rows[0]) if len(rows) else None
 
     def with_choice(self, x: Tensor, choice: Choice | None, ahead: FantasyPosterior, offer: Playable) -> Playable:
         """Note a point (1, d), how it was chosen if not again, before it is pending; return what may be chosen next."""
         self._moments.append(ahead.moments(x))
         if self._listing is None:
             return offer
-        if self._source is not None and self.bars(x):
-            raise InputError("Nothing is left that may be played: exclude less, or ask for fewer that are distinct.")
-        row = self._found(x, offer.domain) if choice is None else int(choice.row)
+        row = cast(int, self._row_of(x)) if choice is None else int(choice.row)
         self.rows.append(row)
-        if self.states and self._source is None:
+        if self.states and (choice is not None or self._domain.is_listed):
             self._state(choice, row, self._listing.size)
         if not self._distinct:
             return offer
-        self._barred = torch.cat([self._barred, x.to(self._barred)])
-        within, beyond = (self._without(each, self.rows[-1:], x) for each in (offer.domain, offer.beyond))
-        return replace(offer, domain=within, beyond=beyond)
+        size = self._listing.size
+        self._domain = self._domain.without(self.rows[-1:], size)
+        return replace(offer, domain=offer.domain.without(self.rows[-1:], size), beyond=self._domain)
 
     def _state(self, choice: Choice | None, row: int, size: int) -> None:
         """Note with what probability a row of so many was chosen, or surely if again."""
@@ -129,20 +133,7 @@ class Slate:
             self.probabilities = (torch.arange(size, device="cpu") == row).double()
         elif not (self._spares and choice.is_dear):
             self.probabilities = choice.probabilities()
-        self.propensities.append(math.nan if self.probabilities is None else float(self.probabilities[row]))
-
-    def _found(self, x: Tensor, domain: Domain) -> int:
-        """Return the first row of a point (1, d), of those that may be played."""
-        if self._source is not None:
-            return cast(int, self._source.find(x[0]))
-        rows = torch.cat([(part == x.to(part.device)).all(-1) for part in domain.parts()]).nonzero().flatten()
-        return int(rows[0] if domain.allowed is None else rows[torch.isin(rows, domain.allowed)][0])
-
-    def _without(self, domain: Domain, rows: list[int], points: Tensor) -> Domain:
-        """Return a domain without rows, whose points (k, d) are known."""
-        if self._source is None:
-            return domain.without(rows, cast(Listing, self._listing).size)
-        return replace(domain, avoided=points if domain.avoided is None else torch.cat([domain.avoided, points]))
+        self.propensities.append(0.0 if self.probabilities is None else float(self.probabilities[row]))
 
     def suggestion(
         self, x: Any, X: Tensor, state: State, candidates: Candidates, *, is_pending: bool = True
@@ -153,9 +144,9 @@ class Slate:
         if listing is not None:
             rows = torch.tensor(self.rows, device="cpu")
             names = listing.names and tuple(listing.names[row] for row in self.rows)
-        stated = not all(map(math.isnan, self.propensities))
-        chosen = torch.tensor(self.propensities, dtype=torch.float64, device="cpu") if stated else None
-        actions = None if self._brought is None else candidates.actions(self._brought)
+        chosen, actions = None, None if self._brought is None else candidates.actions(self._brought)
+        if any(self.propensities):
+            chosen = torch.tensor([each or math.nan for each in self.propensities], dtype=torch.float64, device="cpu")
         ids, points = state.ledger.pending.ids[-len(X) :] if is_pending else (), X.to(candidates.device, copy=True)
         std = variance.clamp_min(0.0).sqrt()
         return Suggestion(x, ids, rows, names, mean, std, chosen, points, state.now, actions)

@@ -40,11 +40,13 @@ class Listing:
         size: A, how many.
         names: of each, (A,); None where they have none.
         actions: returns those of rows, (k, a).
+        find: returns the first row of an action (a,) that stays.
     """
 
     size: int
     names: tuple[str, ...] | None
     actions: Callable[[list[int]], Tensor]
+    find: Callable[[Tensor], int | None] | None = None
 
     def rows(self, word: str, given: Any, *, masks: bool = False) -> list[int]:
         """Return the rows that an argument says: numbers or names, one or several, or where it may be a mask (A,)."""

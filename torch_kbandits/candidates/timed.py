@@ -80,7 +80,11 @@ def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None 
         if brought is not None:
             raise InputError("The actions of this bandit are always the same: leave out candidates.")
         names = getattr(getattr(own, "table", own), "arm_names", None)
-        return Listing(len(source), names, lambda rows: source.rows(torch.tensor(rows, device=source.device)))
+
+        def actions(rows: list[int]) -> Tensor:
+            return source.rows(torch.tensor(rows, dtype=torch.long, device=source.device))
+
+        return Listing(len(source), names, actions, source.find)
     if brought is None or not isinstance(own, ContextualActions):
         return None
     actions = own._checked_actions("candidates", brought) if arms is None else arms[:, candidates.context_dim :]
@@ -100,10 +104,9 @@ def table_of(candidates: Candidates) -> Arms:
 def with_table(candidates: Candidates, kept: Tensor, new: Any = None, names: Any = None) -> Candidates:
     """Return candidates with another table: of its rows those kept (k,), and after them new ones, with their names."""
     own, table = untimed(candidates), table_of(candidates)
-    arms, known = cast(Tensor, table.source.tensor)[kept], table.arm_names
-    known = None if known is None else [known[row] for row in kept.tolist()]
+    arms, labels = cast(Tensor, table.source.tensor)[kept], names_of(new) if names is None else names
+    known = table.arm_names and [table.arm_names[row] for row in kept.tolist()]
     if new is not None:
-        labels = names_of(new) if names is None else names
         if isinstance(own, ContextualActions):
             new = own._checked_actions("arms", new)
         else:
@@ -111,7 +114,7 @@ def with_table(candidates: Candidates, kept: Tensor, new: Any = None, names: Any
         if (labels is None and known is not None) or (names is not None and known is None):
             hint = "no names, since the others have none" if known is None else "names, as the others have: names=[...]"
             raise InputError(f"Give the new arms {hint}.")
-        known = None if known is None else [*known, *checked_names(labels, len(new))]
+        known = known and [*known, *checked_names(labels, len(new))]
         arms = torch.cat([arms, new.to(arms)])
     other = Arms(arms, names=known)
     other.device = own.device

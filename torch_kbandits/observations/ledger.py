@@ -29,7 +29,7 @@ class Pending(NamedTuple):
         ids: of each, ascending.
         times: when each was asked for, ascending; the round where the bandit has no clock.
         rows: which of the actions of its round each was, -1 where that was not noted.
-        propensities: with what probability each was chosen, NaN where that was not noted.
+        propensities: with what probability each was chosen, 0 where that was not noted.
         stages: (k,) the stage that chose each, 0 for none; None where the bandit has no stages.
     """
 
@@ -82,8 +82,8 @@ class Pending(NamedTuple):
         return None if self.stages is None else torch.cat([self.stages, self.stages.new_zeros(1)])[list(rows)]
 
     def propensities_of(self, rows: Sequence[int]) -> Tensor | None:
-        """Return the propensities of points, given their rows, (q,) in double precision; None if none was noted."""
-        noted = [self.propensities[row] if row >= 0 else math.nan for row in rows]
+        """Return the propensities of points, given their rows, (q,), NaN where not noted; None if none was."""
+        noted = [(self.propensities[row] if row >= 0 else 0.0) or math.nan for row in rows]
         return None if all(map(math.isnan, noted)) else torch.tensor(noted, dtype=torch.float64)
 
     def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
@@ -177,7 +177,7 @@ class Ledger:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
         ids, times = before.ids + tuple(range(self.num_asked, end)), before.times + (now,) * X.shape[0]
         noted = before.rows + (tuple(rows) if rows else (-1,) * X.shape[0])
-        stated = before.propensities + (tuple(stated) if stated else (math.nan,) * X.shape[0])
+        stated = before.propensities + (tuple(stated) if stated else (0.0,) * X.shape[0])
         pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, noted, stated, stages)
         return changed(self, pending=pending, num_asked=end)
 

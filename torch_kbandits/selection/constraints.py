@@ -212,8 +212,7 @@ def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, Co
         return replace(domain, allowed=allowed.nonzero().squeeze(-1), allows=constraints.allows), constraints
     model, first = constraints.feasibility, 0 if domain.context is None else len(domain.context)
     if domain.cube is None and domain.bounds is None and model is not None and not constraints.outcomes:
-        avoided = model.avoided() if domain.avoided is None else torch.cat([domain.avoided, model.avoided()])
-        return replace(domain, avoided=avoided), constraints  # nobody has all arms
+        return replace(domain, avoided=model.avoided()), constraints  # nobody has all arms
     cube = cube_of(domain)
     known = [each.known.actions for each in constraints.outcomes if each.limit.is_safe]
     likely = torch.cat([*known, constraints.likely[-_LATEST:, first:].flip(0)])

@@ -136,7 +136,6 @@ class ScalarizedFantasy:
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
-        self.choice: Choice | None = None  # as of ``FantasyPosterior``
         others = (member for member in objectives.members if member.place)
         self._others = {each.place: each.surrogate.fantasized(each.own(each.pending)) for each in others}
 
@@ -144,6 +143,15 @@ class ScalarizedFantasy:
     def pending(self) -> Tensor:
         """The points pending, (k, d)."""
         return self.reward.pending
+
+    @property
+    def choice(self) -> Choice | None:
+        """How the point was chosen that was not added yet; see ``FantasyPosterior``."""
+        return self.reward.choice
+
+    @choice.setter
+    def choice(self, choice: Choice | None) -> None:
+        self.reward.choice = choice
 
     def offered(self, domain: Domain) -> Offered:
         """Return what may be played in a round, with the posterior of the reward."""
@@ -155,9 +163,7 @@ class ScalarizedFantasy:
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
         if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
-            x = self.reward.choose(rule, beta, seed, domain)
-            self.choice = self.reward.choice
-            return x
+            return self.reward.choose(rule, beta, seed, domain)
         self.choice = None
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
@@ -166,9 +172,9 @@ class ScalarizedFantasy:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
             row, number = every[self._best(scores, seed, ranks)], sum(map(len, domain.parts()))
             own = partial(shares, *self._scale, scores)
-            self.choice = Choice(row, lambda: spread_out(own(), every, number))
+            self.choice = choice = Choice(row, lambda: spread_out(own(), every, number))
             if rule.is_random or self.objectives.scalarization.is_random:
-                self.choice = counted(self, self.choice, rule, beta, seed, domain)
+                self.choice = counted(self, choice, rule, beta, seed, domain)
             return self.reward.offered(domain).chosen(row)
         models = [cast(Any, ahead).model for ahead in self._aheads()]
         if domain.bounds is not None and isinstance(rule, ThompsonRule):

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import math
 import os
 from collections.abc import Mapping
 from os import PathLike
@@ -281,11 +280,8 @@ class Service:
             checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
             stages = None if record["stages"] is None else torch.tensor(record["stages"], dtype=torch.long)
             said, clock = record["answer"], state.clock.moved_to(time_of(record), state.round)
-            given = [math.nan if each is None else each for each in said.get("propensities", ())]
-            rows, propensities = (
-                checks.whole_numbers("rows", said.get("rows", ())),
-                [checks.number("propensities", each) for each in given],
-            )
+            rows = checks.whole_numbers("rows", said.get("rows", ()))
+            propensities = [checks.unit_interval("a propensity", each or 0.0) for each in said.get("propensities", ())]
             if {len(rows), len(propensities)} - {0, len(X)}:
                 raise InputError(f"the {len(X)} point(s) have {len(rows)} rows and {len(propensities)} propensities.")
             ids = list(self.bandit._mark(X, clock, stages, rows, propensities))
