@@ -105,6 +105,8 @@ def direct_method(
     """
     if log is not None:
         require_log(log)
+        if slates is not None:
+            raise InputError("Give either a log or its slates, not both.")
     table = _distributions(target_probabilities, None if log is None else len(log), log)
     slates, nothing = slates if log is None else log.slates, table.new_zeros(len(table))
     slates = None if slates is None else whole_numbers("slates", slates, len(table))
