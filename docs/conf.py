@@ -35,6 +35,7 @@ nitpick_ignore = [
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "selection.base.Offered",
+        "selection.propensities.Choice",
         "acquisition.climbing.Rescaled",
         "candidates.arms.MappedFile",
         "dictionaries.greedy.ConditionalVariances",

@@ -20,7 +20,8 @@ class EpsilonGreedy:
 
     So nothing that may be played has a propensity below ε / A: what off-policy evaluation needs. That holds as well
     while a prior is not fitted yet and points are spread, and within limits, where safe points are sought. On a box or
-    a ``ParameterSpace`` the choice is mixed in the same way, and there are no propensities.
+    a ``ParameterSpace`` the choice is mixed in the same way, and there are no propensities. The band of a theorem holds
+    as before; regret may rise by ε times that of uniform play. ``Bandit.rule`` and ``acquisition()`` are the rule's.
 
     Source: Sutton and Barto, Reinforcement Learning, 2018, 2.2; Langford and Zhang, NeurIPS 2007, in contexts.
 
@@ -41,9 +42,10 @@ class EpsilonGreedy:
         generator = generator_for(seed, 0, "epsilon")
         return bool(torch.rand((), generator=generator, dtype=torch.float64, device="cpu") < self.epsilon)
 
-    def mixed(self, probabilities: Tensor, rows: Tensor) -> Tensor:
-        """Return the rule's probabilities (A,) mixed with uniform ones on the rows (k,) that may be played."""
-        uniform = torch.zeros_like(probabilities).index_fill(0, rows, 1.0 / len(rows))
+    def mixed(self, probabilities: Tensor, rows: Tensor | None) -> Tensor:
+        """Return the rule's probabilities (A,) mixed with uniform ones on the rows (k,) that may be played, or all."""
+        every = torch.arange(len(probabilities)) if rows is None else rows.cpu()
+        uniform = torch.zeros_like(probabilities).index_fill(0, every, 1.0 / len(every))
         return torch.lerp(probabilities, uniform, self.epsilon)
 
 

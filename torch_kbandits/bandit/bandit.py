@@ -158,6 +158,20 @@ class Bandit(KeptBandit, BanditReports):
         self,
         q: int | None = 1,
         *,
+        details: Literal[False] = False,
+        context: Any = None,
+        candidates: Any = None,
+        time: Any = None,
+        remember: bool = True,
+        distinct: bool = False,
+        exclude: Any = None,
+    ) -> Any: ...
+
+    @overload
+    def ask(
+        self,
+        q: int | None = 1,
+        *,
         details: Literal[True],
         context: Any = None,
         candidates: Any = None,
@@ -166,20 +180,6 @@ class Bandit(KeptBandit, BanditReports):
         distinct: bool = False,
         exclude: Any = None,
     ) -> Suggestion: ...
-
-    @overload
-    def ask(
-        self,
-        q: int | None = 1,
-        *,
-        details: bool = False,
-        context: Any = None,
-        candidates: Any = None,
-        time: Any = None,
-        remember: bool = True,
-        distinct: bool = False,
-        exclude: Any = None,
-    ) -> Any: ...
 
     def ask(
         self,

@@ -81,10 +81,10 @@ def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None 
             raise InputError("The actions of this bandit are always the same: leave out candidates.")
         names = getattr(getattr(own, "table", own), "arm_names", None)
 
-        def actions(rows: list[int]) -> Tensor:
+        def of_rows(rows: list[int]) -> Tensor:
             return source.rows(torch.tensor(rows, dtype=torch.long, device=source.device))
 
-        return Listing(len(source), names, actions, source.find)
+        return Listing(len(source), names, of_rows, source.find)
     if brought is None or not isinstance(own, ContextualActions):
         return None
     actions = own._checked_actions("candidates", brought) if arms is None else arms[:, candidates.context_dim :]

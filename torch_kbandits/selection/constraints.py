@@ -262,13 +262,6 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
-    @property
-    def rows(self) -> Tensor:
-        """The rows of the listed candidates that may be played, (k,)."""
-        if self.domain.allowed is not None:
-            return self.domain.allowed.cpu()
-        return torch.arange(sum(map(len, self.domain.parts())))
-
     def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
         """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 

@@ -167,10 +167,10 @@ class ScalarizedFantasy:
         self.choice = None
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
-            every = torch.arange(len(scores), device=scores.device) if rows is None else rows
+            number, every = len(scores), torch.arange(len(scores), device=scores.device) if rows is None else rows
             if rows is not None:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
-            row, number = every[self._best(scores, seed, ranks)], sum(map(len, domain.parts()))
+            row = every[self._best(scores, seed, ranks)]
             own = partial(shares, *self._scale, scores)
             self.choice = choice = Choice(row, lambda: spread_out(own(), every, number))
             if rule.is_random or self.objectives.scalarization.is_random:
