@@ -40,6 +40,7 @@ nitpick_ignore = [
         "candidates.arms.MappedFile",
         "dictionaries.greedy.ConditionalVariances",
         "environments.base.Known",
+        "evaluation.estimators.Columns",
         "posteriors.dictionary_posterior.DictionaryPosterior",
         "posteriors.exact_posterior.ExactPosterior",
         "posteriors.gaussian.Gaussian",

@@ -130,6 +130,20 @@ def test_bootstrap_intervals_are_those_of_scipy():
         assert ours == estimate.bootstrap(resamples=4000) != estimate.bootstrap(resamples=4000, seed=1)
 
 
+@pytest.mark.parametrize("estimator", [ips, snips])
+def test_intervals_of_next_to_nothing_hold_the_estimate(estimator):
+    """Of one weight that is not 0, of equal rewards and of none; an infinite one where nothing is known."""
+    for rewards, weights in (([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]), ([1.0] * 3, [0.5] * 3), ([0.0] * 3, [0.2, 0.3, 0.5])):
+        estimate = estimator(rewards=rewards, propensities=[0.5] * 3, target_probabilities=weights)
+        for level in (0.5, 0.999):
+            for low, high in (estimate.bootstrap(level), estimate.empirical_bernstein(level, span=2.0)):
+                assert low <= estimate.value <= high
+    alone = estimator(rewards=[1.0], propensities=[0.5], target_probabilities=[0.5])
+    assert alone.empirical_bernstein() == (-math.inf, math.inf)
+    assert math.isnan(alone.standard_error)
+    assert alone.bootstrap() == (1.0, 1.0)
+
+
 def test_empirical_bernstein_intervals_are_those_of_the_theorem():
     log, target = logged(world(), 400)
     for level in (0.5, 0.95):

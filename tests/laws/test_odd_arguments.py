@@ -26,6 +26,7 @@ from problems import DOUBLE, data, rbf
 import torch_kbandits as kb
 from torch_kbandits import acquisition, algorithms, confidence, environments
 from torch_kbandits.algorithms import registry
+from torch_kbandits.evaluation import Log
 from torch_kbandits.memory import QuadraticGrowth, SlidingWindow
 
 ARMS = data(20, 2, 3)[0]
@@ -45,6 +46,17 @@ class Rude:
 
     def __array__(self, *_, **__):
         raise RuntimeError("no")
+
+
+class Still:
+    """A player that always plays the same and learns nothing."""
+
+    def ask(self):
+        return X[:1]
+
+    def tell(self, x, y): ...
+
+    def forget(self, x): ...
 
 
 def deep(depth):
@@ -124,7 +136,7 @@ ODD: dict[str, Callable[[], Any]] = {
 #: the same number in every kind.
 NUMBERS = {
     "accuracy": 0.5, "action_dim": 2, "after": 2.0, "batch_threshold": 2.0, "best_mean": 1.0,
-    "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5,
+    "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5, "clip": 2.0, "folds": 3,
     "constant": 2.0, "constraint_beta": 1.5, "context_dim": 1, "count": 2, "cutoff": 4.0, "dimension": 2,
     "discount": 0.5, "discretization_size": 32, "expire_after": 2.0, "exploration": 0.25, "factor": 0.5,
     "failure_probability": 0.25, "false_alarm_probability": 0.25, "forgetting": 0.25, "gain": 8.0, "growth": 0.25,
@@ -166,12 +178,15 @@ THINGS: dict[str, Any] = {
     "rule": kb.RidgeLeverageSampling(),
     "scales": (0.5, 1.0),
     "space": kb.ParameterSpace({"x": kb.Float(0.0, 1.0), "kind": kb.Categorical(["a", "b"])}),
+    "predictions": torch.zeros(40, 2, dtype=DOUBLE),
     "train_Y": Y,
     "weights": {"x": 1.0},
     "width": kb.ConstantWidth(1.0),
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
 WHOLE = {("SlidingWindow", "size")} | {("Integer", word) for word in ("low", "high", "step")}
+LOG = Log([0, 1, 1, 0] * 10, [0.0, 1.0, 1.0, 0.5] * 10, [0.5] * 40, actions=X[:2])
+TABLE = torch.full((40, 2), 0.5, dtype=DOUBLE)
 #: Who takes something else under these names, or needs more.
 #: ``None`` is not to be given together with the rest.
 WITH: dict[str, dict[str, Any]] = {
@@ -185,6 +200,13 @@ WITH: dict[str, dict[str, Any]] = {
     "GuessAndDouble": {"width": confidence.SelfNormalizedWidth(0.1, 1.0, 0.1)},
     "Integer": {"low": 0, "high": 5, "step": 1},
     "LearnedPrior": {"mean": None},  # of arrays, too
+    "Log": {"rows": [0, 1], "rewards": [0.5, 1.0], "propensities": [0.5, 1.0], "contexts": None, "actions": X[:2]},
+    **{name: {"log": LOG, "target_probabilities": TABLE} for name in ("ips", "snips", "direct_method")},
+    **{name: {"log": LOG, "target_probabilities": TABLE} for name in ("clipped_ips", "doubly_robust", "switch")},
+    "predicted_rewards": {"model": lambda X: X.sum(-1), "log": LOG},
+    "cross_fitted_rewards": {"fit": lambda part: lambda X: X.sum(-1), "log": LOG},
+    "target_probabilities": {"policy": "uniform", "log": LOG},
+    "replay_log": {"bandit": Still(), "log": LOG},
     "LinUCB": {"kernel": None},
     "Prior": {"mean": None},
     "RGPUCB": {"period": None},
@@ -210,7 +232,7 @@ LEFT_OUT = {
     "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "negligible", "prior_of", "probabilities", "read_log", "refusal",
-    "require_open", "sensor_replay", "sensors",
+    "Estimate", "Replay", "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.
@@ -330,10 +352,10 @@ def test_no_argument_that_is_a_number_is_left_out():
 
 
 #: BoTorch's or GPyTorch's to check, or called later.
-UNCHECKED = {"kwargs", "others", "known", "args"}
+UNCHECKED = {"kwargs", "others", "known", "args", "columns"}
 #: What of −1, 0, 1, 1.5 and ∞ an argument refuses, by its name, whoever takes it.
 RANGES = {
-    "-1 0 inf": "after batch_threshold constant expire_after factor gain lengthscale max_variance noise_fraction "
+    "-1 0 inf": "after batch_threshold clip constant expire_after factor gain lengthscale max_variance noise_fraction "
     "noise_scale norm norm_bound nu oversampling period projection questions rate refit_share regularization scale",
     "-1 inf": "beta constraint_beta cutoff growth margin shrinkage tolerance value variation_budget",
     "-1 0 1 1.5 inf": "accuracy failure_probability false_alarm_probability least_correlation least_weight "
@@ -359,6 +381,9 @@ OTHER_RANGES = {
     **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
     **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
     ("SlidingWindow", "size"): "-1 0 1.5",
+    ("switch", "threshold"): "-1 inf",
+    ("replay_log", "center"): "inf",
+    ("cross_fitted_rewards", "folds"): "-1 0 1 1.5 inf",
 }
 #: An argument that is called otherwise where it is checked.
 CHECKED_AS = {"batch_threshold": "threshold", "beta": "beta|value", "growth": "rate|growth", "window": "size"}
@@ -450,7 +475,21 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (nystrom, "set_dictionary", {"dictionary": X[:2]}),
 ]
 #: Functions of the caller's, whose errors are the caller's.
-CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert"}
+CALLED = {
+    "pull",
+    "offered",
+    "function",
+    "snap",
+    "neighbours",
+    "questions",
+    "cutoff",
+    "g",
+    "expert",
+    "policy",
+    "fit",
+    "model",
+    "bandit",
+}
 FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds, or steps.
 MEANT = {("run", "rounds", "billion")}

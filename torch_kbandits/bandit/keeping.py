@@ -24,7 +24,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.listing import Listing
 from torch_kbandits.candidates.timed import listing_of, table_of, with_table
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.evaluation.log import Log
+from torch_kbandits.evaluation.log import require_log
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger, Pending
@@ -250,7 +250,7 @@ class KeptBandit:
 
     def _logged(self, log: Any, state: State, *others: Any) -> tuple[Tensor, Tensor, Any]:
         """Return points (q, d), rewards and times of the rows of a log that have one; nothing else may be given."""
-        checks.instance("log", log, Log, "a Log of torch_kbandits.evaluation")
+        require_log(log)
         if any(each is not None for each in others):
             raise InputError("Give either a log or points with their rewards (x, y, context, time, ids), not both.")
         known = log.rewarded

@@ -6,7 +6,6 @@ from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
     from torch_kbandits.evaluation.estimate import Estimate as Estimate
-    from torch_kbandits.evaluation.estimators import Columns as Columns
     from torch_kbandits.evaluation.estimators import clipped_ips as clipped_ips
     from torch_kbandits.evaluation.estimators import direct_method as direct_method
     from torch_kbandits.evaluation.estimators import doubly_robust as doubly_robust

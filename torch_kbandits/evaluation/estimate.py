@@ -42,7 +42,8 @@ class Estimate:
     @property
     def standard_error(self) -> float:
         """The standard error of the value, of a ratio by linearisation; NaN of one round."""
-        return float(self._influence.std() / math.sqrt(len(self.terms)))
+        m = len(self.terms)
+        return float(self._influence.std() / math.sqrt(m)) if m > 1 else math.nan
 
     @property
     def effective_sample_size(self) -> float:
@@ -66,22 +67,26 @@ class Estimate:
 
         Cost: O(m) a draw.
         """
-        level, generator = checks.open_unit_interval("level", level), np.random.default_rng(seed)
+        level = checks.open_unit_interval("level", level)
+        generator = np.random.default_rng(checks.non_negative_integer("seed", seed))
         n, left = len(self.terms), checks.size("resamples", resamples)
         terms, normalizers, drawn = self.terms.numpy(), self.normalizers.numpy(), list[np.ndarray]()
         while left:
             number = min(left, max(1, _DRAWN_AT_A_TIME // n))
             rows = generator.integers(n, size=(number, n))
-            drawn.append(terms[rows].sum(1) / normalizers[rows].sum(1))
+            with np.errstate(invalid="ignore"):
+                drawn.append(terms[rows].sum(1) / normalizers[rows].sum(1))
             left -= number
         values, influence = np.concatenate(drawn), self._influence.numpy()
+        values = values[~np.isnan(values)]  # of draws in which all weights are 0
         below = float(np.mean(values < self.value) + np.mean(values == self.value) / 2)
         spread = float((influence**2).sum()) ** 1.5
         if not 0.0 < below < 1.0 or not spread:
             return float(values.min()), float(values.max())
         bias, acceleration = float(ndtri(below)), float((influence**3).sum()) / (6.0 * spread)
         ends = bias + ndtri(np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0]))
-        lower, upper = np.quantile(values, ndtr(bias + ends / (1.0 - acceleration * ends)))
+        ends = bias + ends / np.maximum(1.0 - acceleration * ends, 1e-9)
+        lower, upper = np.quantile(values, ndtr(ends))
         return float(lower), float(upper)
 
     def empirical_bernstein(self, level: float = 0.95, *, span: float | None = None) -> tuple[float, float]:

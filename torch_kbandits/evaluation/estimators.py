@@ -5,7 +5,6 @@ import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -13,7 +12,16 @@ from torch.nn.utils.rnn import pad_sequence
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, OverlapWarning
 from torch_kbandits.evaluation.estimate import Estimate
-from torch_kbandits.evaluation.log import Log, checked_propensities, numbers, refuse, require_rewards, whole_numbers
+from torch_kbandits.evaluation.log import (
+    Log,
+    checked_propensities,
+    depth,
+    numbers,
+    refuse,
+    require_log,
+    require_rewards,
+    whole_numbers,
+)
 
 #: Probabilities of a round add up to 1, and mean weights are 1, within this.
 _ROUNDING = 1e-6
@@ -95,6 +103,10 @@ def direct_method(
         log: to see that the actions are there, and for its slates.
         slates: (n,), as in ``Log``.
     """
+    if log is not None:
+        require_log(log)
+        if slates is not None:
+            raise InputError("Give either a log or its slates, not both.")
     table = _distributions(target_probabilities, None if log is None else len(log), log)
     slates, nothing = slates if log is None else log.slates, table.new_zeros(len(table))
     slates = None if slates is None else whole_numbers("slates", slates, len(table))
@@ -172,7 +184,8 @@ class _Choices(NamedTuple):
         """Say where the log tells little of the target policy: mean weights are 1 where it plays all of it."""
         weights, said = self.weights, list[str]()
         excess, _ = self._summed(weights - 1.0)
-        off, error = float(excess.sum() / len(weights)), float(excess.std() * math.sqrt(len(excess)) / len(weights))
+        off, error = float(excess.mean()), float(excess.std(correction=0)) / math.sqrt(len(excess))
+        off, error = (each * len(excess) / len(weights) for each in (off, error))
         if off < -_FAR * error - _ROUNDING:
             advice = "no estimator by weights knows of that, a model only guesses. Log with a floor (epsilon)"
             said.append(f"About {-off:.2g} of what the target policy plays is never played by the log: {advice}.")
@@ -208,7 +221,7 @@ def _choices(target_probabilities: Any, log: Log | None = None, **columns: Any) 
     rows, slates = (
         None if columns.get(name) is None else whole_numbers(name, columns[name], n) for name in ("rows", "slates")
     )
-    if _is_column(target_probabilities):
+    if depth(target_probabilities) == 1:
         table, target = None, numbers("target_probabilities", target_probabilities, n)
         refuse("target_probabilities", target, (target < 0.0) | (target > 1.0 + _ROUNDING), "in [0, 1]")
     else:
@@ -226,11 +239,6 @@ def _effective(values: Tensor) -> float:
     """Return as how many equal ones values (n,) count, (Σ |v|)² / Σ v²; 0 of none that differ from 0."""
     squares = float(values.square().sum())
     return float(values.abs().sum()) ** 2 / squares if squares else 0.0
-
-
-def _is_column(values: Any) -> bool:
-    """Say whether these are numbers of rows, and not lists of them."""
-    return (np.ndim(values[0]) if isinstance(values, (list, tuple)) and values else getattr(values, "ndim", 0) - 1) == 0
 
 
 def _table(name: str, values: Any) -> Tensor:

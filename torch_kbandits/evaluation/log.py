@@ -123,9 +123,14 @@ class Log:
         return counts.expand(n)
 
 
+def require_log(log: Any) -> None:
+    """Refuse what is no log."""
+    checks.instance("log", log, Log, "a Log of torch_kbandits.evaluation")
+
+
 def require_rewards(log: Any) -> None:
     """Refuse what is no log, and logs in which rewards are missing."""
-    checks.instance("log", log, Log, "a Log")
+    require_log(log)
     if missing := int(log.rewards.isnan().sum()):
         advice = "log.rewarded leaves them out; where no news means no reward, make the log with 0"
         raise InputError(f"{missing} of {len(log)} rewards of the log are missing: {advice}.")
@@ -175,10 +180,18 @@ def refuse(name: str, column: Tensor, wrong: Tensor, expected: str) -> Tensor:
 # ---------------------------------------------------------------- inside
 
 
+def depth(values: Any) -> int:
+    """Return in how many dimensions numbers are given, as lists or arrays: 0, 1, 2, or 3 for more."""
+    for dimension in range(3):
+        if not isinstance(values, (list, tuple)) or not values:
+            return min(3, dimension + int(getattr(values, "ndim", isinstance(values, (list, tuple)))))
+        values = values[0]
+    return 3
+
+
 def _action_sets(name: str, values: Any) -> Tensor | tuple[Tensor, ...]:
     """Return one set of actions (A, a), or a set for each row of the log."""
-    is_set = not (isinstance(values, (list, tuple)) and len(values) and np.ndim(values[0]) == 2)
-    if is_set and getattr(values, "ndim", 2) == 2:
+    if depth(values) < 3 or not hasattr(values, "__len__"):
         return checks.listed_points(name, values)
     sets = tuple(checks.listed_points(f"{name} of row {row}", value) for row, value in enumerate(values))
     widths = {value.shape[-1] for value in sets}
@@ -198,7 +211,8 @@ def _checked_times(values: Any, n: int) -> tuple[Any, ...]:
 
 def _checked_ids(values: Any) -> tuple[int | str, ...]:
     """Return ids, no two of which are equal."""
-    ids = tuple(each if isinstance(each, str) else checks.whole_number("each of the ids", each) for each in values)
+    given = checks.entries("ids", values)
+    ids = tuple(each if isinstance(each, str) else checks.whole_number("each of the ids", each) for each in given)
     if again := [each for each, times in Counter(ids).items() if times > 1]:
         rows = [row for row, each in enumerate(ids) if each == again[0]]
         advice = "drop the copies, or give the lines of a retry one id and keep the last"

@@ -1,7 +1,7 @@
 """What a policy would play, and what a model expects of it, in the rounds of a log."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.evaluation.log import Log
+from torch_kbandits.evaluation.log import Log, depth, require_log
 
 #: So many points are predicted at a time.
 _POINTS_AT_A_TIME = 2**16
@@ -31,6 +31,7 @@ def target_probabilities(policy: Any, log: Log) -> Tensor:
 
     Cost: a call for each round or distinct context.
     """
+    require_log(log)
     function = _function_of(policy, log)
     table = torch.zeros(len(log), int(log.num_actions.max()), dtype=torch.float64)
     for rows, context, actions in _rounds(log):
@@ -49,6 +50,7 @@ def predicted_rewards(model: Any, log: Log) -> Tensor:
 
     Cost: a prediction of each action in each round, or distinct context where all rounds have the same actions.
     """
+    require_log(log)
     predict, table = _mean_of(model), torch.zeros(len(log), int(log.num_actions.max()), dtype=torch.float64)
     waiting = list[tuple[Tensor, Tensor]]()
     rounds = list(_rounds(log))
@@ -80,6 +82,8 @@ def cross_fitted_rewards(fit: Callable[[Log], Any], log: Log, *, folds: int = 5)
 
     Cost: ``folds`` fits, each to 1 − 1 / folds of the log, and the predictions.
     """
+    require_log(log)
+    checks.instance("fit", fit, Callable, "a function of a log that returns a model")
     folds = checks.size("folds", folds, least=2)
     units = torch.arange(len(log)) if log.slates is None else log.slates.unique(return_inverse=True)[1]
     if int(units.max()) + 1 < folds:
@@ -120,12 +124,12 @@ def _function_of(policy: Any, log: Log) -> Callable[[Any, Any], Any]:
         varies = isinstance(log.actions, tuple)
         return lambda context, actions: ask(context=context, candidates=actions if varies else None)
     checks.instance("policy", policy, Callable, 'a bandit, "uniform", or a function of a context and actions')
-    return policy
+    return cast(Callable[[Any, Any], Any], policy)
 
 
 def _probabilities(said: Any, count: int) -> Tensor:
     """Return what a policy says of so many actions as probabilities."""
-    if np.ndim(said) == 0:
+    if depth(said) == 0:
         row = checks.whole_number("the row that a policy plays", said, least=0)
         if row >= count:
             raise InputError(f"A policy plays row {row} of {count} actions.")

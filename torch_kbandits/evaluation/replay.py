@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 from torch_kbandits.evaluation.estimate import Estimate
 from torch_kbandits.evaluation.log import Log, require_rewards
 from torch_kbandits.numerics.random import generator_for
@@ -49,6 +50,8 @@ def replay_log(bandit: Any, log: Log, *, seed: int, center: float = 0.0) -> Repl
     Cost: an ask for each row that is accepted, a tell for each round.
     """
     require_rewards(log)
+    if not all(callable(getattr(bandit, call, None)) for call in ("ask", "tell", "forget")):
+        raise InputError(f"bandit must have ask, tell and forget, as a Bandit has, got {checks.describe(bandit)}.")
     seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
     uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
     accepted = (uniform * log.propensities < float(log.propensities.min())).nonzero().flatten().tolist()
