@@ -96,7 +96,7 @@ CASES = {
 
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("delays", [[0], [1, 6], [9, 3, 0], [7]], ids=str)
 def test_whenever_a_fit_is_ready_the_posterior_is_that_of_the_prior_in_force(name, delays):
     with threads(*delays) as made:
