@@ -202,7 +202,7 @@ def _default(smoothness: str, dimension: int) -> Kernel:
     """Return BoTorch's default kernel, or a Matérn kernel with the same prior of its length scales."""
     kernel = get_covar_module_with_dim_scaled_prior(dimension, use_rbf_kernel=smoothness == "RBF").double()
     if smoothness == "Matérn 3/2":
-        kernel.nu = 1.5
+        kernel.nu = 1.5  # pyright: ignore[reportArgumentType]
     return kernel
 
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.selection import FantasyPosterior, Surrogate
-
-if TYPE_CHECKING:
-    from torch_kbandits.bandit.bandit import Bandit
 
 #: Draws of the posterior from which a quantile of the regret is taken.
 _DRAWS = 256
@@ -53,8 +50,8 @@ class StopWhen:
         if self.regret is None and (self.no_better_by is None or self.confidence is not None):
             raise InputError("Give regret, no_better_by or both; confidence is that of regret.")
 
-    def __call__(self, bandit: "Bandit") -> bool:
-        """Say whether to stop now."""
+    def __call__(self, bandit: Any) -> bool:
+        """Say whether a ``Bandit`` is to stop now."""
         if bandit.round % self.every:
             return False
         if self.no_better_by is not None and bandit.largest_expected_improvement() > self.no_better_by:

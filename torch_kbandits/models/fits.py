@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -75,7 +75,7 @@ def _blocks(n: int, is_divided: bool) -> Tensor:
 def _loss(model: Any, mll: MarginalLogLikelihood, **words: Any) -> Tensor:
     """Return the negative objective, as BoTorch does."""
     seen = (model.transform_inputs(X) for X in model.train_inputs)
-    return -mll(model(*model.train_inputs), model.train_targets, *seen, **words)
+    return -cast(Tensor, mll(model(*model.train_inputs), model.train_targets, *seen, **words))
 
 
 def _loss_of_blocks(model: Any, mll: MarginalLogLikelihood, *, rows: Tensor, **words: Any) -> Tensor:
