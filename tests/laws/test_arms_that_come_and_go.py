@@ -100,7 +100,7 @@ def test_the_posterior_is_the_dense_one_whatever_came_and_went(operations, is_sp
         assert abs(float(asked.std) ** 2 - dense.variance[row]) <= near
 
 
-def test_what_went_may_still_be_told_and_is_neither_asked_for_nor_recommended():
+def test_what_went_may_still_be_told_and_is_neither_asked_for_nor_recommended(tmp_path):
     bandit = composed(candidates=kb.Arms(ARMS, names=[f"arm {row}" for row in range(60)]))
     best = bandit.ask(details=True)
     bandit.tell(ids=best.ids, y=9.0)
@@ -117,6 +117,8 @@ def test_what_went_may_still_be_told_and_is_neither_asked_for_nor_recommended():
     assert torch.equal(bandit.recommend(), best.x)
     bandit.forget()
     assert bandit.ask(exclude=range(58), details=True).names == ("back",)
+    bandit.save(tmp_path / "bandit.kb")
+    assert kb.Bandit.load(tmp_path / "bandit.kb").ask(exclude=range(58), details=True).names == ("back",)
 
 
 def test_rows_of_what_is_pending_move_with_the_table():

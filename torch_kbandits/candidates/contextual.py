@@ -118,11 +118,6 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
         return to_device(X[:, self.context_dim :], self.device)
 
-    def with_table(self, table: Arms) -> "ContextualActions":
-        """Return these with other actions that stay."""
-        columns: dict[str, Any] = {"context_columns": self.context_columns, "action_columns": self.action_columns}
-        return ContextualActions(table, context_dim=self.context_dim, dtype=self._dtype, **columns)
-
     def recommends(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""
         actions = points[:, self.context_dim :]

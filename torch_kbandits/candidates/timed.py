@@ -118,7 +118,9 @@ def with_table(candidates: Candidates, kept: Tensor, new: Any = None, names: Any
         arms = torch.cat([arms, new.to(arms)])
     other = Arms(arms, names=known)
     other.device = own.device
-    other = own.with_table(other) if isinstance(own, ContextualActions) else other
+    if isinstance(own, ContextualActions):
+        columns: dict[str, Any] = {"context_columns": own.context_columns, "action_columns": own.action_columns}
+        other = ContextualActions(other, context_dim=own.context_dim, **columns)
     return Timed(other) if candidates.is_timed else other
 
 
