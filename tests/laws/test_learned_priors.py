@@ -19,9 +19,9 @@ from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
-#: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
+#: LinUCB and its relative have kernels of their own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
-NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
+NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "shared-lin-ucb", "sparq-gp-ucb", *FAMILIES)]
 
 
 def learning(space="arms", memory="none"):

@@ -186,6 +186,7 @@ WITH: dict[str, dict[str, Any]] = {
     "Integer": {"low": 0, "high": 5, "step": 1},
     "LearnedPrior": {"mean": None},  # of arrays, too
     "LinUCB": {"kernel": None},
+    "SharedLinUCB": {"kernel": None},
     "Prior": {"mean": None},
     "RGPUCB": {"period": None},
     "RateGain": {"kernel": "matern"},
