@@ -23,6 +23,7 @@ from torch_kbandits.bandit.health import (
     FIRST_REWARDS,
     LAST_CALLS,
     said_of_clipping,
+    said_of_corners,
     warn_of_failing,
     warn_of_far_rewards,
 )
@@ -472,7 +473,7 @@ class Bandit(BanditReports):
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
-        for diagnostic in after.diagnostics:
+        for diagnostic in (*after.diagnostics, *said_of_corners(self._config, self._state, after)):
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)

@@ -38,6 +38,8 @@ LAST_CALLS = 100
 _ACCURATE = 3.0
 #: What begins within so many rounds was so from the start.
 _EARLY = 10
+#: The share of the range of each column from which on values told of it say what a fitted prior is to be elsewhere.
+_ENOUGH_OF_RANGE = 0.5
 #: What to do where the past misleads.
 _FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 
@@ -298,3 +300,23 @@ def said_of_clipping(before: State, after: State) -> str | None:
         f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as {floor:.6g}, "
         "so that the others can be told apart, as is right for penalties. Of losses whose mean matters say clip=False."
     )
+
+
+def said_of_corners(config: BanditConfig, before: State, after: State) -> list[str]:
+    """Return what to say of limits that are to be kept surely under a prior fitted since a state to a corner."""
+    said, names = list[str](), {limit.name for limit in config.constraints if limit.is_safe}
+    for outcome, own, old, new in zip(
+        config.declared, config.of_outcomes, before.outcomes, after.outcomes, strict=True
+    ):
+        if outcome.name not in names or new.last_fit is old.last_fit or not new.last_fit.number:
+            continue
+        X = new.ledger.history_since(new.ledger.num_forgotten).rewarded.X
+        least, largest = X[:, own.hidden_columns :].double().aminmax(dim=0)
+        if bool(((largest - least) < _ENOUGH_OF_RANGE * own.spans(X)).any()):
+            said.append(
+                f"{outcome.name!r} is to be kept safely under a prior that was fitted to a small part of what may be "
+                "played: elsewhere it may change faster than the bands say, and the limit may be broken. Give its "
+                "Outcome a Prior that is known, its kernel's length scales rather short and its variance large, or "
+                "tell values from at least half of the range of each column first."
+            )
+    return said
