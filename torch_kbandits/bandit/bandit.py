@@ -473,7 +473,8 @@ class Bandit(BanditReports):
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
-        for diagnostic in (*after.diagnostics, *said_of_corners(self._config, self._state, after)):
+        corners = said_of_corners(self._config, self._state, after) if self._config.constraints else ()
+        for diagnostic in (*after.diagnostics, *corners):
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
