@@ -323,9 +323,11 @@ def test_a_category_of_contexts_has_one_length_scale(memory):
     bandit = learner(kb.LearnedPrior(num_initial=4), memory, offers)
     for hour, device in enumerate(["phone", "tablet", "desktop", "tv"]):
         bandit.tell([{"banner": "bold", "price": 10 + hour}], 0.1 * hour**2, context={"hour": hour, "device": device})
-    kernel = bandit.prior.kernel.base_kernel
-    assert kernel.groups == (0, 1, 1, 1, 2, 2, 3)
-    assert kernel.lengthscale.shape == (1, 4)
+    of_contexts, of_actions = bandit.prior.kernel.base_kernel.base_kernel.kernels
+    near = of_contexts.kernels[1].base_kernel
+    assert near.groups == (0, 1, 1, 1)
+    assert near.lengthscale.shape == of_actions.lengthscale.shape == (1, 2)
+    assert of_actions.groups == (0, 0, 1)
 
 
 def test_a_warning_has_the_name_of_the_column():

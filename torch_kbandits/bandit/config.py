@@ -182,7 +182,7 @@ class BanditConfig:
         """The prior before any reward."""
         if isinstance(self.prior, Prior):
             return self.prior
-        return self.prior.started(self.spans(self.candidates.example), self.groups)
+        return self.prior.started(self.spans(self.candidates.example), self.groups, self.context_columns)
 
     @cached_property
     def spec(self) -> SurrogateSpec:
@@ -224,6 +224,11 @@ class BanditConfig:
     def groups(self) -> Sequence[int] | None:
         """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
         return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
+
+    @property
+    def context_columns(self) -> int:
+        """How many of these columns, the first, are of the context; 0 where the time is one of them."""
+        return 0 if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).context_dim
 
     @property
     def names(self) -> Sequence[str] | None:

@@ -109,6 +109,7 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
         expected=None if learning.mean is None else spec.expected(counting.X),
         memory=memory,
         groups=config.groups,
+        context_dim=config.context_columns,
         seed=seed_for(config.seed, ledger.num_learned, "fit"),
         start=state.last_fit.end if state.last_fit.number > ledger.num_forgotten else (),
         units_only=not (last.number or early),

@@ -105,8 +105,10 @@ _FROZEN: WeakKeyDictionary[Kernel, dict[int, Array | None]] = WeakKeyDictionary(
 
 
 def frozen(kernel: K) -> K:
-    """Return a kernel that is not changed from now on, so that its values may be computed by a loop."""
-    _FROZEN.setdefault(kernel, {})
+    """Return a kernel that is not changed from now on, nor are its parts, whose values a loop may compute."""
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            _FROZEN.setdefault(part, {})
     return kernel
 
 

@@ -116,10 +116,12 @@ class LearnedPrior:
             return number >= num_forgotten + self.num_initial
         return number >= last.number + self.refit_share * last.counted
 
-    def started(self, spans: Tensor, groups: Sequence[int] | None, units: Units | None = None) -> Prior:
+    def started(
+        self, spans: Tensor, groups: Sequence[int] | None, context_dim: int = 0, units: Units | None = None
+    ) -> Prior:
         """Return the prior before any fit, in units of rewards or as if their deviation were 1; see ``fitted``."""
         units = Units(spans=spans if self.kernel is None else None) if units is None else units
-        kernel, noise = self._given(units, len(spans), groups)
+        kernel, noise = self._given(units, len(spans), groups, context_dim)
         return self._of_rewards(units, kernel, _FIRST_NOISE if noise is None else noise, self.mean)
 
     def fitted(
@@ -131,6 +133,7 @@ class LearnedPrior:
         expected: Tensor | None = None,
         memory: Memory | None = None,
         groups: Sequence[int] | None = None,
+        context_dim: int = 0,
         seed: int,
         start: Sequence[float] = (),
         units_only: bool = False,
@@ -149,10 +152,11 @@ class LearnedPrior:
         elif self.clip:
             floor = floor_below(first.double(), float(Y.min()))
         divided_by = spans if self.kernel is None else None  # a kernel that is given sees points as they are
-        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
+        middles = X[:, X.shape[1] - len(spans) :].mean(0) if context_dim else 0.0  # under which there is a linear trend
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by, middles=middles)
         if units_only:
-            return self.started(spans, groups, units), memory, (), ()
-        kernel, noise = self._given(units, len(spans), groups)
+            return self.started(spans, groups, context_dim, units), memory, (), ()
+        kernel, noise = self._given(units, len(spans), groups, context_dim)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
             kernel,
@@ -176,11 +180,13 @@ class LearnedPrior:
             prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
 
-    def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
+    def _given(
+        self, units: Units, dimension: int, groups: Sequence[int] | None, context_dim: int
+    ) -> tuple[Kernel, float | None]:
         """Return the kernel to start from and λ, if it is known, in units."""
         noise = None if self.regularization is None else self.regularization / units.scale**2
         if self.kernel is None:
-            return default_kernel(dimension, groups), noise
+            return default_kernel(dimension, groups, context_dim), noise
         return (units.kernel(self.kernel) if self._knows_kernel else self.kernel), noise
 
 
