@@ -330,6 +330,24 @@ def test_a_category_of_contexts_has_one_length_scale(memory):
     assert of_actions.groups == (0, 0, 1)
 
 
+@pytest.mark.parametrize("is_noisy", [True, False])
+def test_the_noise_of_rewards_of_0_and_1_is_bernoullis_where_they_are_drawn_and_small_where_labels_say_them(is_noisy):
+    """λ of draws is within a third of the mean of p (1 − p); of what contexts decide it is less than a third of it."""
+    generator = torch.Generator().manual_seed(0)
+    contexts = torch.randn(120, 2, generator=generator, dtype=DOUBLE)
+    actions = torch.randint(2, (120,), generator=generator)
+    which = contexts.argmax(-1) == actions
+    probabilities = 0.2 + 0.4 * which if is_noisy else which.to(DOUBLE)
+    Y = (torch.rand(120, generator=generator, dtype=DOUBLE) < probabilities).to(DOUBLE)
+    bandit = kb.algorithms.KUCB(
+        candidates=torch.eye(2, dtype=DOUBLE), context_dim=2, prior=kb.LearnedPrior(num_initial=120), seed=0
+    )
+    bandit.tell(torch.eye(2, dtype=DOUBLE)[actions], Y, context=contexts)
+    expected = float((probabilities * (1.0 - probabilities)).mean()) if is_noisy else 0.0
+    share = bandit.prior.regularization / (expected or float(Y.var()))
+    assert (2 / 3 < share < 4 / 3) if is_noisy else share < 1 / 3
+
+
 def test_a_warning_has_the_name_of_the_column():
     """Of kinds of things that are numbered as if they were near each other."""
     generator = torch.Generator().manual_seed(0)

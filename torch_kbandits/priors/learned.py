@@ -21,6 +21,9 @@ from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
 from torch_kbandits.priors.units import Units, column_spans, default_kernel, floor_below
 
+#: The deviation of log λ under its prior where rewards may be all noise, as clicks are, or have none, as labels.
+_UNKNOWN_SPREAD = 3.0
+
 #: The share of the variance of rewards that is taken for noise before anything is fitted.
 _FIRST_NOISE = 0.1
 
@@ -65,6 +68,9 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
+        noise_spread: deviation of log λ under its prior, whose mode is e⁻⁵ of the variance of rewards: 1 as BoTorch has
+            it, under which rewards without noise are taken for such with some; 3 where there may be none, or much.
+            Unless given 3 in contexts and of rewards that all are 0 or 1, else 1.
 
     A fit goes on from where the last one ended, but for the first after a restart.
 
@@ -80,6 +86,7 @@ class LearnedPrior:
     clip: bool = True
     num_initial: int = 10
     refit_share: float = 0.25
+    noise_spread: float | None = None
 
     def __post_init__(self) -> None:
         if self.kernel is not None:
@@ -87,6 +94,7 @@ class LearnedPrior:
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
         checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
         checks.keep(self, refit_share=checks.positive, learn_memory=checks.flag, clip=checks.flag)
+        checks.keep(self, noise_spread=checks.optional(checks.positive))
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -157,6 +165,8 @@ class LearnedPrior:
         if units_only:
             return self.started(spans, groups, context_dim, units), memory, (), ()
         kernel, noise = self._given(units, len(spans), groups, context_dim)
+        is_binary = bool(((data.Y == 0.0) | (data.Y == 1.0)).all())
+        spread = self.noise_spread or (_UNKNOWN_SPREAD if context_dim or is_binary else 1.0)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
             kernel,
@@ -165,6 +175,7 @@ class LearnedPrior:
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and memory is not None,
+            noise_spread=spread,
             seed=seed,
             start=start,
         )
