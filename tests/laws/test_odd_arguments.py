@@ -150,6 +150,8 @@ THINGS: dict[str, Any] = {
     "choices": ["a", "b"],
     "columns": [kb.Number("age")],
     "covariance": torch.eye(3, dtype=DOUBLE),
+    "centers": torch.zeros(3, dtype=DOUBLE),
+    "spans": torch.ones(3, dtype=DOUBLE),
     "enabled": True,
     "expert": lambda X, time: None,
     "function": lambda X: X.sum(-1),

@@ -84,6 +84,8 @@ def _matern(groups: Sequence[int], **words: Any) -> Kernel:
     words["lengthscale_constraint"] = GreaterThan(least, transform=None, initial_value=first)  # pyright: ignore
     if len(numbers) == len(groups):
         return MaternKernel(nu=2.5, ard_num_dims=len(groups), **words)
+    if len(numbers) == 1 and "active_dims" in words:
+        return MaternKernel(nu=2.5, **words)
     return GroupedKernel(MaternKernel(nu=2.5), [numbers[group] for group in groups], **words)
 
 
