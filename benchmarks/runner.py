@@ -41,7 +41,7 @@ BENCHMARKS = {
     "nystrom_fit": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "optuna_suggestions": "optuna_suggestions",
+    "optuna_mixed": "optuna_mixed",
     "serving": "serving",
 }
 

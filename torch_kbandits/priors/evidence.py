@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
-from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
@@ -61,6 +60,7 @@ def fit_evidence(
     memory: Memory | None = None,
     learn_memory: bool = False,
     learn_mean: bool = False,
+    noise_spread: float = 1.0,
     seed: int,
     start: Sequence[float] = (),
     exact_up_to: int = 400,
@@ -68,10 +68,11 @@ def fit_evidence(
     """Fit kernel, noise and the number of a memory to rewards.
 
     What is maximised is the ``MarginalPosterior`` of those parameters of a copy of the kernel that need a gradient, and
-    of λ unless it is given. Of more distinct points than ``exact_up_to`` so many are taken; without a prior on time the
-    fit goes on from there with up to 5,000 and a bound of the density, if a dictionary of 200 spans these. With
-    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. Where there is a ``start``, the end
-    of an earlier fit of the same kind, the search goes on from there, else from the kernel and from points near it.
+    of λ unless it is given, whose logarithm has the prior deviation ``noise_spread``. Of more distinct points than
+    ``exact_up_to`` so many are taken; without a prior on time the fit goes on from there with up to 5,000 and a bound
+    of the density, if a dictionary of 200 spans these. With ``learn_mean`` the prior mean is a constant that is N(0, 1)
+    and learned, else 0. Where there is a ``start``, the end of an earlier fit of the same kind, the search goes on from
+    there, else from the kernel and from points near it.
 
     The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
     that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
@@ -82,7 +83,7 @@ def fit_evidence(
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)
-    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
+    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0, "noise_spread": noise_spread}
     climb = partial(_climbed, kernel, regularization, seed, words)
     # Whatever the caller's grad mode, and without the words of single attempts.
     with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
@@ -239,7 +240,7 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
         scales = _length_scales(kernel, range(X.shape[-1]))
         faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
         said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
-    if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
+    if "noise" in posterior.parameters and posterior.regularization <= posterior.least_noise * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
             "some points again."

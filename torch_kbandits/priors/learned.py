@@ -65,6 +65,8 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
+        noise_spread: deviation of log λ under its prior, whose mode is e⁻⁵ of the variance of rewards: 1 as BoTorch has
+            it, under which rewards without noise are taken for such with some; 3 where there may be none, or much.
 
     A fit goes on from where the last one ended, but for the first after a restart.
 
@@ -80,6 +82,7 @@ class LearnedPrior:
     clip: bool = True
     num_initial: int = 10
     refit_share: float = 0.25
+    noise_spread: float = 1.0
 
     def __post_init__(self) -> None:
         if self.kernel is not None:
@@ -87,6 +90,7 @@ class LearnedPrior:
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
         checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
         checks.keep(self, refit_share=checks.positive, learn_memory=checks.flag, clip=checks.flag)
+        checks.keep(self, noise_spread=checks.positive)
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -161,6 +165,7 @@ class LearnedPrior:
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and memory is not None,
+            noise_spread=self.noise_spread,
             seed=seed,
             start=start,
         )
