@@ -41,7 +41,7 @@ BENCHMARKS = {
     "nystrom_fit": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "optuna_mixed": "optuna_mixed",
+    "mixed_parameters": "mixed_parameters",
     "serving": "serving",
 }
 

@@ -11,8 +11,8 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates, within
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.rows import among
-from torch_kbandits.spaces.space import near, with_owners
+from torch_kbandits.numerics.rows import among, with_owners
+from torch_kbandits.spaces.space import near
 
 #: Points of each kind near one that may take its place where nobody says which.
 _NEARER, _RADII = 16, (0.1, 0.03, 0.01, 0.003)

@@ -15,17 +15,17 @@ LARGEST_DICTIONARY = 400
 #: The budget at which every point joins a dictionary that is not full.
 _ALL = 1e6
 
-#: So often an evaluation is spread like the first ones: a search may have settled for too little, and a prior that is
-#: fitted only to where it led knows little of the rest.
-_SPREAD_EVERY = 8
+#: From this number on an evaluation whose number is a power of two is spread like the first ones: a search may have
+#: settled for too little, and a prior that is fitted only to where it led knows little of the rest.
+_FIRST_SPREAD = 8
 
 
 def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
-    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones and every eighth later.
+    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones, and 8, 16, 32, … later.
 
     The first ones are those before ``num_initial`` rewards were told.
     """
-    return num_observations < num_initial or number % _SPREAD_EVERY == 0
+    return num_observations < num_initial or (number >= _FIRST_SPREAD and number.bit_count() == 1)
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:

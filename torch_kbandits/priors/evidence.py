@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
+from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
@@ -240,7 +241,10 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
         scales = _length_scales(kernel, range(X.shape[-1]))
         faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
         said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
-    if "noise" in posterior.parameters and posterior.regularization <= posterior.least_noise * (1.0 + _AT):
+    is_odd = (
+        "noise" in posterior.parameters and posterior.noise_spread <= 1.0
+    )  # a wider one says that there may be none
+    if is_odd and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
             "some points again."

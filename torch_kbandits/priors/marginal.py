@@ -114,7 +114,7 @@ class MarginalPosterior:
             points, places = distinct_in_order(X[rows])
         self.points, self._places, self.names = points, places, data.names
         self.Y, self._relative, self._ages = Y[rows], noise[rows] / level, ages(times[rows], times.new_tensor(now))
-        self.keeps_noise, self.mean_variance = memory.keeps_noise, mean_variance
+        self.keeps_noise, self.mean_variance, self.noise_spread = memory.keeps_noise, mean_variance, noise_spread
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
@@ -125,8 +125,8 @@ class MarginalPosterior:
             self.parameters["noise"] = self._log_noise
             # BoTorch's prior of λ and its least one where the spread is 1.
             least = _FIRST_NOISE * (MIN_INFERRED_NOISE_LEVEL / _FIRST_NOISE) ** noise_spread
-            self.least_noise, spread = max(_LEAST_NOISE, least), Y.new_tensor(noise_spread)
-            self.bounds["noise"] = (math.log(self.least_noise), math.log(_LARGEST_NOISE))
+            self.bounds["noise"] = (math.log(max(_LEAST_NOISE, least)), math.log(_LARGEST_NOISE))
+            spread = Y.new_tensor(noise_spread)
             noise_prior = LogNormalPrior(math.log(_FIRST_NOISE) + spread.square(), spread)
             self._priors["noise"] = lambda raw: noise_prior.log_prob(raw.exp())
         if on_time:

@@ -14,8 +14,7 @@ from torch_kbandits.acquisition import Cube, Domain, climb
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.candidates import ArmSource, Box
 from torch_kbandits.numerics.random import generator_for, seed_for
-from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.spaces.space import with_owners
+from torch_kbandits.numerics.rows import distinct, with_owners
 
 _PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
 _STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on

@@ -12,6 +12,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import with_owners
 from torch_kbandits.spaces.kinds import Float, Integer, Parameter
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
@@ -426,12 +427,6 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
     found = torch.where((part == 0) | ((part == 1) & few), moved, numbers)
     found = torch.where((part > 0) & few & ((part == 2) | ~ordered), drawn, found)
     return torch.where(found.isnan(), drawn, found).clamp(0.0, 1.0)
-
-
-def with_owners(parts: Sequence[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of all parts, (k, d), each of what belongs to one of some points (n, d), and of which, (k,)."""
-    owners = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]).long())
-    return torch.cat([points[:0], *parts]), owners
 
 
 def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constraint, ...]:

@@ -19,7 +19,7 @@ TOOLS = (SAMPLER, GP, TPE, CMA, RANDOM)
 
 
 @benchmark(problems=("springs",), seeds=(0,), checkpoints=(12,))
-def optuna_mixed(
+def mixed_parameters(
     parts: Parts,
     problems: tuple[str, ...] = tuple(MIXED),
     tools: tuple[str, ...] = TOOLS,
@@ -31,13 +31,13 @@ def optuna_mixed(
 
     The first seeds play all checkpoints, the others the first.
     """
-    asked = dict.fromkeys(seeds, list(checkpoints[:1])) | dict.fromkeys(seeds[:long_seeds], list(checkpoints))
+    asked = {seed: list(checkpoints if seed in seeds[:long_seeds] else checkpoints[:1]) for seed in seeds}
     keys = [
         {"problem": problem, "tool": tool, "seed": seed, "checkpoints": asked[seed]}
         for seed, problem, tool in product(seeds, problems, tools)
         if tool != CMA or MIXED[problem].is_box
     ]
-    found = [parts.measured(key, lambda key=key: _measured(key)) for key in tqdm(keys, "optuna_mixed")]
+    found = [parts.measured(key, lambda key=key: _measured(key)) for key in tqdm(keys, "mixed_parameters")]
     return [
         *(_quality(found, problems, tools, number) for number in checkpoints),
         _seconds(found, problems, tools),
