@@ -49,7 +49,7 @@ class Objective(NamedTuple):
 
 
 class TuningProblem(NamedTuple):
-    """What makes an objective of a seed; what a value is, whether it moves from trial to trial, a trial trains, ..."""
+    """What makes an objective of a seed; what a value is; whether it moves, trains in each trial, is all floats."""
 
     make: Callable[[int], Objective]
     measure: str
