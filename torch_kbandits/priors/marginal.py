@@ -121,7 +121,7 @@ class MarginalPosterior:
             points, places = distinct_in_order(X[rows])
         self.points, self._places, self.names = points, places, data.names
         self.Y, self._relative, self._ages = Y[rows], noise[rows] / level, ages(times[rows], times.new_tensor(now))
-        self.keeps_noise, self.mean_variance = memory.keeps_noise, mean_variance
+        self.keeps_noise, self.mean_variance, self.noise_spread = memory.keeps_noise, mean_variance, noise_spread
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
