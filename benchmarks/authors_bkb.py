@@ -33,7 +33,7 @@ from torch_kbandits.experiments.summary import difference, estimate
 
 #: λ, the multiplier of the standard deviation, q̄, and C of the batches; the same for both sides.
 REGULARIZATION, BETA, OVERSAMPLING, THRESHOLD = 0.01, 2.0, 3.0, 1.2
-#: Their code starts from rewards of some arms; both sides are told those of as many, drawn by lot.
+#: Their code starts from rewards of some arms; both sides are told those of as many, drawn at random.
 FIRST = 3
 
 CHECKOUT = Checkout("AUTHORS_BKB", "github.com/luigicarratino/batch-bkb", "bkb_lib.py")
@@ -90,7 +90,7 @@ def authors_bkb(
             entries |= {"distinct": len(set(played.rows)), "ms": 1e3 * played.seconds / rounds, **asdict(played)}
             found.append({"problem": problem, "seed": seed} | entries)  # noqa: B023
 
-        # Their code starts from rewards of some arms, by lot without repetition.
+        # Their code starts from rewards of some arms, at random without repetition.
         first = np.random.default_rng(seed).choice(arms, FIRST, replace=False).tolist()
         for theirs, (kind, words, ours) in THEIRS.items():
             if modules:
@@ -167,8 +167,8 @@ def _table(title: str, here: list[Measurement]) -> Table:
             paired = [str(less), f"{same} of {len(pairs)}"]
         counts = (_estimate(runs, *each) for each in (("dictionary", 0), ("distinct", 0), ("choices", 0), ("ms", 2)))
         rows.append([f"{name}, {whose}", _estimate(runs, "regret", 1), *paired, *counts])
-    by_lot = chosen(here, player=here[0]["player"], whose=here[0]["whose"])
-    rows.append(["arms drawn uniformly, expected", _estimate(by_lot, "random", 1), *[""] * 6])
+    at_random = chosen(here, player=here[0]["player"], whose=here[0]["whose"])
+    rows.append(["arms drawn uniformly, expected", _estimate(at_random, "random", 1), *[""] * 6])
     columns = ["player", "regret", "less theirs", "their very arms", "dictionary", "distinct arms", "choices"]
     return Table(title, [*columns, "ms a round"], rows)
 

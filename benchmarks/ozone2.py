@@ -90,7 +90,7 @@ def _references(values: np.ndarray, noise: float) -> str:
     favourite = values[:_LEARNED].mean(0).argmax()
     return (
         f"random play {lost.mean():.1f}, the best station that stays {lost.mean(0).min():.1f}, the one of the highest "
-        f"mean before {lost[:, favourite].mean():.1f}, the best of ⌈6 ln t⌉ stations by lot, read with noise, "
+        f"mean before {lost[:, favourite].mean():.1f}, the best of ⌈6 ln t⌉ stations at random, read with noise, "
         f"{looked(lost, 6.0, noise):.1f}, of ⌈ln t⌉ {looked(lost, 1.0, noise):.1f}"
     )
 
@@ -98,7 +98,7 @@ def _references(values: np.ndarray, noise: float) -> str:
 def looked(lost: np.ndarray, questions: float, noise: float, draws: int = 1000) -> float:
     """Return the average regret of who reads some stations each day and plays the one that reads highest.
 
-    Of the regrets of stations (T, A) ⌈questions ln t⌉, one at least, are read in day t, by lot and with noise.
+    Of the regrets of stations (T, A) ⌈questions ln t⌉, one at least, are read in day t, at random and with noise.
     """
     generator = np.random.default_rng(0)
     totals = []

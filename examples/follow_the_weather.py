@@ -100,7 +100,7 @@ def without_learning(days: int) -> dict[str, float]:
     yesterday = [float(problem.regret(x, day)) for x, day in zip(known, period, strict=True)]
     return {
         "always the same, had one known which": float(losses.mean(0).min()),
-        "any, by lot": float(losses.mean()),
+        "any, at random": float(losses.mean()),
         "yesterday's maximum, as it was": float(np.mean(yesterday)),
     }
 

@@ -179,7 +179,7 @@ POLICIES: dict[str, Callable[[int], Careful]] = {
     "optimistic limit": lambda seed: Learning(seed, limit("optimistic", FADING), FADING),
     "no limit": lambda seed: Learning(seed, None, FADING),
     "operator's set-point": lambda seed: Careful(),
-    "by lot, of what is known to be safe": Careful,
+    "at random, of what is known to be safe": Careful,
 }
 
 #: For which feed water, in °C, the figure shows what is believed to be safe, and after which shares of the first life.

@@ -70,7 +70,7 @@ class OnlineState(NamedTuple):
     def at_weights(self, posterior: DictionaryPosterior, weights: Array) -> tuple[DictionaryPosterior, "OnlineState"]:
         """Return the posterior at those known points whose weight, (u,), is above 0, and its state. Cost: O(m³)."""
         dictionary = np.flatnonzero(weights)
-        after = posterior.at_dictionary(dictionary, settles=False)
+        after = posterior.at_dictionary(dictionary, learns_next=True)
         gaussian = self._followed(posterior, after, weights - self.by_place(posterior))
         weights = weights[dictionary]
         if gaussian is None:

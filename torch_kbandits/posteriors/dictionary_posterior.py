@@ -114,10 +114,10 @@ class DictionaryPosterior(Posterior):
         """Places of the points of the dictionary, those that the others span among them, ascending."""
         return np.flatnonzero(self.is_in_dictionary)
 
-    def at_dictionary(self, places: Places, *, settles: bool = True, refits: bool = True) -> Self:
+    def at_dictionary(self, places: Places, *, learns_next: bool = False) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
 
-        Unless it settles the arms follow with what is ``learned`` next; unless it refits that must come next.
+        If it learns next, moments are not those of the new dictionary before it has ``learned``: one pass does both.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -133,8 +133,9 @@ class DictionaryPosterior(Posterior):
         num_idle = self.size - len(places)
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
-        if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
-            return self._rebuilt(places, refits=refits)
+        is_due = self.num_changes >= CHECK or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any())
+        if is_due or not is_cheap:
+            return self._rebuilt(places, learns_next)
         after, moves = self, list[Move]()
         try:
             for i in leaves:
@@ -145,8 +146,8 @@ class DictionaryPosterior(Posterior):
             for place in joining:
                 after = after._extended(int(place))
         except _RoundingError:
-            return self._rebuilt(places, refits=refits)
-        return after._settled() if settles else after._checked()
+            return self._rebuilt(places, learns_next)
+        return after._checked() if learns_next else after._settled()
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
@@ -295,8 +296,8 @@ class DictionaryPosterior(Posterior):
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
-    def _rebuilt(self, places: Places, *, refits: bool) -> Self:
-        """Return the posterior at another dictionary, (m,); moments only if it refits. Cost: O((A + u) m²)."""
+    def _rebuilt(self, places: Places, learns_next: bool) -> Self:
+        """Return the posterior at another dictionary, (m,), without moments if it learns next. Cost: O((A + u) m²)."""
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
@@ -316,7 +317,7 @@ class DictionaryPosterior(Posterior):
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
         words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": CHECK}
         after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
-        return after.refitted() if refits else after
+        return after if learns_next else after.refitted()
 
     @property
     @override

@@ -321,7 +321,7 @@ class GaussianSurrogate(Surrogate):
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
-                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False, refits=False)
+                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, learns_next=True)
         self._condition(posterior, X, Y, (times, weights, places), selection, gone)
 
     def _condition(
@@ -332,7 +332,7 @@ class GaussianSurrogate(Surrogate):
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
-                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False, refits=False)
+                posterior = posterior.at_dictionary(np.unique(dictionary), learns_next=True)
             self._dictionary = selection
         rests = Y - posterior.told.expected.array[places]
         self.posterior, news = posterior, (places, weights, rests)
