@@ -29,6 +29,8 @@ from torch_kbandits import (
 )
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
+from torch_kbandits.integrations.tuning import is_spread
+from torch_kbandits.memory import SlidingWindow
 
 BRANIN = Branin(negate=True).double()
 DATA = np.arange(20.0).reshape(10, 2), np.tile([0, 1], 5)
@@ -80,6 +82,13 @@ def tried_by_scikit_learn(best, **words):
 def test_the_first_evaluations_and_the_eighth_are_chosen_whatever_was_seen(tried):
     pairs = zip(tried(0.1), tried(0.9), strict=True)
     assert [number for number, (one, other) in enumerate(pairs) if one == other] == [0, 1, 2, 3, 8]
+
+
+def test_later_ones_are_spread_ever_more_rarely_but_every_eighth_where_what_is_best_may_move():
+    steady, moving = (play(on_a_cube(**words), 2) for words in ({}, {"memory": SlidingWindow(30.0)}))
+    assert [number for number in range(100) if is_spread(steady, number, 2)] == [8, 16, 32, 64]
+    assert [number for number in range(100) if is_spread(moving, number, 2)] == [*range(8, 100, 8)]
+    assert all(is_spread(steady, number, 3) for number in range(100))
 
 
 class Largest(TorchDispatchMode):

@@ -20,12 +20,14 @@ _ALL = 1e6
 _FIRST_SPREAD = 8
 
 
-def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
+def is_spread(bandit: Bandit, number: int, num_initial: int) -> bool:
     """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones, and 8, 16, 32, … later.
 
-    The first ones are those before ``num_initial`` rewards were told.
+    The first ones are those before ``num_initial`` rewards were told. Under a memory it is every eighth for ever, since
+    what is best may move.
     """
-    return num_observations < num_initial or (number >= _FIRST_SPREAD and number.bit_count() == 1)
+    is_later = number.bit_count() == 1 if bandit.memory is None else number % _FIRST_SPREAD == 0
+    return bandit.num_observations < num_initial or (number >= _FIRST_SPREAD and is_later)
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:

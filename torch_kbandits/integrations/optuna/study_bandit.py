@@ -108,7 +108,7 @@ class StudyBandit:
         if self.safe and not self.objectives.constraints:
             safe = self.safe[trial.number % len(self.safe)]
             return {name: value for name, value in safe.items() if name in self._space.parameters}
-        if not self.safe and is_spread(trial.number, self.bandit.num_observations, self.num_initial):
+        if not self.safe and is_spread(self.bandit, trial.number, self.num_initial):
             return self._spread(trial)
         others = [other for other in trials if not other.state.is_finished() and other.number != trial.number]
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]

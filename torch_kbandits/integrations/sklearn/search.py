@@ -220,7 +220,7 @@ def _play(bandit: Bandit, cube: UntriedCube, sizes: tuple[int, int, int], evalua
     scores, num_spread = np.zeros(0), 0
     while (told := len(scores)) < size:
         for number in range(told, min(size, told + batch_size if told >= num_initial else num_initial)):
-            if is_spread(number, bandit.num_observations, num_initial):
+            if is_spread(bandit, number, num_initial):
                 x, num_spread = cube.spread(bandit.seed, num_spread), num_spread + 1
                 if bandit.num_observations:
                     bandit.mark_pending(x)
