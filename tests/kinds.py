@@ -191,6 +191,14 @@ KINDS = {
         lambda: make("gp-ucb", outcomes=[HEAT], objective=kb.Scalarization({"reward": "maximize", "heat": "minimize"})),
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
     ),
+    "budget": Kind(
+        lambda: make("gp-ucb", outcomes=[HEAT], objective=kb.BudgetPacing(per_round=0.4, cost="heat")),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
+    ),
+    "cooled cost": Kind(
+        lambda: make("gp-ei", beta=None, outcomes=[HEAT], objective=kb.CostCooling(budget=9.0, cost="heat")),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
+    ),
     "configurations": on_a_box(lambda: make("ek-ucb", candidates=kb.Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
 }  # fmt: skip
 
