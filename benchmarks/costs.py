@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, mean_and_error, values
 from torch_kbandits import AtMost, BudgetPacing, CostCooling, LearnedPrior, algorithms, environments
 
-_ARMS, _BUMPS, _HARTMANN = 500, "bumps, dear where high", "Hartmann 6, dear along a column"
+_ARMS, _BUMPS, _HARTMANN = 500, "bumps, dear where high", "Hartmann 3, dear along a column"
 _NETWORKS = "networks of HPOLib, minutes"
 #: The algorithm of each player, and what it is told of a budget.
 _PLAYERS: dict[str, tuple[str, Callable[[float], dict[str, Any]]]] = {
@@ -44,7 +44,7 @@ def _problem(name: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     if name == _BUMPS:
         made = environments.gaussian_bumps(num_arms=_ARMS, dimension=2, seed=seed)
     else:
-        made = environments.synthetic_function("hartmann", 6, num_arms=_ARMS, seed=seed)
+        made = environments.synthetic_function("hartmann", 3, num_arms=_ARMS, seed=seed)
     f = (made.means - made.means.mean()) / made.means.std()
     cost = (0.5 * f).exp() if name == _BUMPS else 10.0 ** made.arms[:, 0]
     return made.arms, f.unsqueeze(-1) + 0.3 * noise[0], cost.unsqueeze(-1) * (0.2 * noise[1]).exp()

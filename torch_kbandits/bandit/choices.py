@@ -64,7 +64,7 @@ def objectives_of(config: BanditConfig, state: State, objective: Objective) -> O
     objective = objective if cost is None else cost
     members = list[ObjectivePosterior]()
     for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True):
-        beta, by_mean = cast(Width, config.width)(known.surrogate), cost is not None and place and cost.needs_mean_cost
+        beta, by_mean = cast(Width, config.width)(known.surrogate), cost is not None and place and cost.seeks_best
         member = ObjectivePosterior(
             maximize=objective.objectives[name] == "maximize",
             surrogate=known.surrogate,

@@ -394,8 +394,7 @@ def _check_pieces(config: BanditConfig) -> None:
         raise InputError("learn_memory=True learns the number of one memory, and this one has none: give memory=.")
     if isinstance(objective, CostObjective) and not isinstance(rule, (objective.rule, RandomRule)):
         own = type(objective).__name__
-        others = "ExpectedImprovementRule, as GPEI" if own == "CostCooling" else "UpperConfidenceRule, as GPUCB"
-        raise InputError(f"{own} weighs no cost against what {named} scores: use {others} does.")
+        raise InputError(f"{own} weighs no cost against what {named} scores: use {objective.hint}.")
     if isinstance(objective, Scalarization) and not isinstance(rule, (OptimisticRule, RandomRule)):
         raise InputError(
             f"{named} scores by no value that an objective may have, so several have no meaning for it: use "

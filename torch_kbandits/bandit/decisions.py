@@ -16,7 +16,7 @@ from torch_kbandits.bandit.stopping import largest_expected_improvement, regret_
 from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.outcomes import REWARD, CostCooling, Scalarization
+from torch_kbandits.outcomes import REWARD, CostObjective, Scalarization
 from torch_kbandits.selection import ScalarizedFantasy, offering, recommended
 
 
@@ -89,7 +89,7 @@ class BanditDecisions(BanditReports):
         state = recalled(self._config, settled(self._config, state))
         constraints = constraints_of(self._config, state, plainly=True)
         objective, keeps = self._config.objective, self.candidates.recommends
-        objective = None if isinstance(objective, CostCooling) else objective
+        objective = None if isinstance(objective, CostObjective) and objective.seeks_best else objective
         if objective is None and constraints is None:
             best = state.surrogate.recommend_in(domain, keeps)
         else:

@@ -21,7 +21,8 @@ class CostObjective(ABC):
     """The reward is sought, and an outcome is what a play costs: give ``BudgetPacing`` or ``CostCooling``."""
 
     rule: ClassVar[type[AcquisitionRule]]  #: How the reward is scored.
-    needs_mean_cost: ClassVar[bool]  #: Whether costs are scored by their means, whatever the rule.
+    hint: ClassVar[str]  #: Of which rules and algorithms that is so.
+    seeks_best: ClassVar[bool]  #: Whether the cost is that of the search alone: scored by its mean, not recommended by.
     kind: ClassVar[str] = "linear"  #: As of a ``Scalarization`` that needs no reference.
     is_random: ClassVar[bool] = False
 
@@ -97,8 +98,8 @@ class BudgetPacing(CostObjective):
         InputError: if an argument does not fit.
     """
 
-    rule = OptimisticRule
-    needs_mean_cost = False
+    rule, hint = OptimisticRule, "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do"
+    seeks_best = False
 
     per_round: float | None = None
     total: float | None = None
@@ -165,8 +166,8 @@ class CostCooling(CostObjective):
         InputError: if an argument does not fit.
     """
 
-    rule = ExpectedImprovementRule
-    needs_mean_cost = True
+    rule, hint = ExpectedImprovementRule, "ExpectedImprovementRule, as GPEI does"
+    seeks_best = True
 
     budget: float | None = None
     exponent: float = field(default=1.0, init=False, repr=False)  # α
