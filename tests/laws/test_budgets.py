@@ -59,11 +59,9 @@ def posterior(name, X, y, T, pending=None, shift=0.0):
 
 
 def multiplier(costs, pace, step):
-    """The multiplier after costs of one play each, by a loop."""
-    found = 0.0
-    for number, cost in enumerate(costs, 1):
-        found = max(0.0, found + step * ((0.0 if math.isnan(cost) else cost) / pace - 1.0) / math.sqrt(number))
-    return found
+    """The multiplier after costs of one play each."""
+    known = [0.0 if math.isnan(cost) else cost for cost in costs]
+    return step * max(0.0, sum(known) / pace - len(known)) / math.sqrt(max(len(known), 1))
 
 
 DRAWN = {"seed": st.integers(0, 1000), "number": st.integers(1, 12), "waiting": st.integers(0, 3)}
@@ -119,7 +117,8 @@ def test_cooling_plays_the_largest_improvement_by_cost_to_a_power_that_falls(see
 def test_whatever_plays_cost_what_was_spent_is_bounded_by_the_multiplier(costs, pace, step):
     objective = BudgetPacing(per_round=pace, step=step)
     paid, number = torch.tensor(costs, dtype=DOUBLE), len(costs)
-    found = objective.after(paid, torch.ones(number, dtype=torch.bool)).multiplier
+    weights = objective.after(paid, torch.ones(number, dtype=torch.bool)).weights
+    found = weights[1] / weights[0]
     assert found == pytest.approx(multiplier(costs, pace, step), rel=1e-9, abs=1e-9)
     bound = pace * number + pace * found * math.sqrt(number) / step
     assert float(paid.nansum()) <= bound * (1.0 + 1e-9) + 1e-9
@@ -127,9 +126,9 @@ def test_whatever_plays_cost_what_was_spent_is_bounded_by_the_multiplier(costs, 
 
 @pytest.mark.slow
 def test_average_spend_is_within_the_budget_but_for_what_the_rounds_make_small():
-    """Where the band holds, with probability 0.99 a run, ν is at most (range f + 2β) b / (s (b − c_min)) and a step.
+    """Where the band holds, with probability 0.99 a run, plays cost less than b once ν is (range f + 2β) b / (s (b − c_min)).
 
-    Above, what is played costs less than b. The cost is known and grows with the reward, so that play without a budget
+    So no more is overspent than that stands for, and one play. The cost is known and grows with the reward, so that play without a budget
     spends all there is. False alarm 1e-4.
     """
     number, rounds, pace, step, beyond, runs = 30, 250, 0.5, 5.0, 0, 8
@@ -150,8 +149,8 @@ def test_average_spend_is_within_the_budget_but_for_what_the_rounds_make_small()
                 bandit.tell(ARMS[row, None], y, outcomes={"cost": costs[row]})
                 widest = max(widest, float(bandit.beta))
             spent[objective.pace] = bandit.spent
-        largest = (float(f.max() - f.min()) + 2.0 * widest) * pace / (pace - 0.1) + step * (1.0 / pace - 1.0)
-        bound = pace * rounds + pace * math.sqrt(rounds) * largest / step
+        largest = (float(f.max() - f.min()) + 2.0 * widest) * pace / (pace - 0.1)
+        bound = pace * rounds + pace * math.sqrt(rounds) * largest / step + 1.0 - pace
         beyond += spent[pace] > bound
         assert spent[math.inf] > bound  # the bound says something
     assert beyond <= binom.isf(1e-4, runs, 0.01)
@@ -221,7 +220,6 @@ def test_a_known_cost_is_not_learned_and_what_comes_late_is_spent_once():
     bandit.tell(ids=ids[0], outcomes={"cost": 2.0})
     bandit.tell(ids=ids[::-1], y=[0.1, 0.2])
     assert bandit.spent == 2.0
-    assert bandit.objective.after(torch.tensor([2.0, math.nan, math.nan]), torch.tensor([False, True, True])).multiplier
     model = bandit.outcome_model("cost").posterior(ARMS)
     assert torch.equal(model.mean.squeeze(-1), price(ARMS))
     assert float(model.variance.max()) < 1e-20

@@ -65,7 +65,7 @@ def objectives_of(config: BanditConfig, state: State, objective: Objective) -> O
     members = list[ObjectivePosterior]()
     for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True):
         beta, by_mean = cast(Width, config.width)(known.surrogate), cost is not None and place and cost.seeks_best
-        member = ObjectivePosterior(
+        values = ObjectivePosterior(
             maximize=objective.objectives[name] == "maximize",
             surrogate=known.surrogate,
             beta=torch.zeros_like(beta) if by_mean else beta,
@@ -75,7 +75,7 @@ def objectives_of(config: BanditConfig, state: State, objective: Objective) -> O
             unit=None if cost is None else cost.unit(name),
             rule=UpperConfidenceRule() if by_mean else None,
         )
-        members.append(member)
+        members.append(values)
     return ObjectiveSet(objective, members, state.surrogate)
 
 

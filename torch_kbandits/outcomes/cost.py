@@ -27,15 +27,11 @@ class CostObjective(ABC):
     is_random: ClassVar[bool] = False
 
     cost: str = "cost"
+    weights: tuple[float, float] = field(default=(1.0, 1.0), init=False, repr=False)  # of both, after what was spent
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str) or self.cost in ("", REWARD):
             raise InputError(f"cost must be the name of an outcome, such as 'cost', got {checks.shown(self.cost)}.")
-        self._check()
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Refuse arguments that do not fit."""
 
     @property
     def objectives(self) -> Mapping[str, Direction]:
@@ -48,9 +44,13 @@ class CostObjective(ABC):
         return (self.cost,)
 
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """Those of reward and cost that count in a choice."""
+        """The reward, and the cost unless its weight is 0."""
+        return (REWARD, self.cost) if self.weights[1] else (REWARD,)
+
+    def sought(self, seed: int | None = None) -> Tensor:
+        """Return the weights of ``names`` in a choice, (k,), in double precision."""
+        return torch.tensor(self.weights[: len(self.names)], dtype=torch.float64)
 
     @abstractmethod
     def unit(self, name: str) -> float | None:
@@ -59,10 +59,6 @@ class CostObjective(ABC):
     @abstractmethod
     def after(self, costs: Tensor, over: Tensor) -> Self:
         """Return the objective after costs told (n,), NaN where none was, of plays that are over or not yet, (n,)."""
-
-    @abstractmethod
-    def sought(self, seed: int | None = None) -> Tensor:
-        """Return the weights of ``names`` in a choice, (k,), in double precision."""
 
     @abstractmethod
     def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
@@ -75,17 +71,19 @@ class BudgetPacing(CostObjective):
 
     A choice maximises the Lagrangian u(x) / s − ν c(x) / b, with the upper bound u of the reward or a draw of it, the
     lower bound c of the cost or a draw of it, at least 0, and the prior deviation s of the reward at the points played.
-    The multiplier is 0 before any play, and rises where more than b was spent:
+    The multiplier, or price of the budget, follows from what n plays cost so far:
 
-        ν ← max(0, ν + step (cost / b − 1) / √t)    for the t-th that was told.
+        ν = step · max(0, spent / b − n) / √n.
 
-    So after n plays what was spent is at most b n + b ν √n / step, whatever the costs were, and ν stays bounded where
-    some play costs less than b. While it is 0, choices are those without a budget; with b infinite all are. The budget
-    is soft: for one that must not be overspent stop at ``bandit.spent``. A cost that was not told counts as 0.
+    So at most b n + b ν √n / step is spent, whatever the costs were, and ν stays bounded where some play costs less
+    than b: what is overspent vanishes on average as 1/√n, and what was saved may be spent later. While ν is 0, choices
+    are those without a budget; with b infinite all are. The budget is soft: for one that must not be overspent stop at
+    ``bandit.spent``. A cost that was not told counts as 0.
 
     Source: Zhou and Ji, "On kernelized multi-armed bandits with constraints", NeurIPS 2022; bandits with knapsacks by
     online learning of the multiplier: Agrawal and Devanur, 2014; Badanidiyuru, Kleinberg and Slivkins, 2013. Differs:
-    ν follows the costs told, not their lower bounds, is not capped, and its steps fall as 1/√t: no horizon is needed.
+    ν is learned by dual averaging in place of projected gradient steps, from the costs told in place of their lower
+    bounds, and is not capped: no horizon is needed, and it is read off the history.
 
     Args:
         per_round: b > 0, in units of the cost; may be infinite.
@@ -104,10 +102,10 @@ class BudgetPacing(CostObjective):
     per_round: float | None = None
     total: float | None = None
     rounds: int | None = None
-    step: float = 1.0
-    multiplier: float | None = field(default=None, init=False, repr=False)  # ν; None before it is known
+    step: float = 3.0
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.per_round is None) == (self.total is None) or (self.total is None) != (self.rounds is None):
             raise InputError("Give per_round=, what a round may cost on average, or total= and rounds=.")
         checks.keep(self, total=checks.optional(_budget), rounds=checks.optional(checks.positive_integer))
@@ -118,32 +116,19 @@ class BudgetPacing(CostObjective):
         """What may be spent a round, b."""
         return self.per_round if self.total is None else self.total / self.rounds  # pyright: ignore
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The reward, and the cost unless the multiplier is 0."""
-        return (REWARD,) if self.multiplier == 0.0 else (REWARD, self.cost)
-
     def unit(self, name: str) -> float | None:
         """Return b for the cost, and None for the reward."""
         return None if name == REWARD else self.pace
 
     def after(self, costs: Tensor, over: Tensor) -> Self:
-        """Return the objective with the multiplier that follows from what was told; see ``CostObjective``."""
-        if not len(costs):
-            return changed(self, multiplier=0.0)
-        sizes = self.step / torch.arange(1, len(costs) + 1, dtype=torch.float64).sqrt()
-        walk = (sizes * (costs.double().nan_to_num(0.0) / self.pace - over.double())).cumsum(0)
-        return changed(self, multiplier=float(walk[-1] - walk.min().clamp_max(0.0)))  # of the walk kept at least 0
-
-    def sought(self, seed: int | None = None) -> Tensor:
-        """Return 1 and ν over their sum."""
-        weights = torch.tensor([1.0, self.multiplier or 0.0][: len(self.names)], dtype=torch.float64)
-        return weights / weights.sum()
+        """Return the objective with weights 1 and ν over their sum; see ``CostObjective``."""
+        rounds, spent = int(over.sum()), float(costs.double().nansum()) / self.pace
+        nu = self.step * max(0.0, spent - rounds) / math.sqrt(max(rounds, 1))
+        return changed(self, weights=(1.0 / (1.0 + nu), nu / (1.0 + nu)))
 
     def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
         """Return the Lagrangian over 1 + ν; no cost is below 0."""
-        values = torch.cat([values[:1], values[1:].clamp_max(0.0)])
-        return (weights.to(values) * values.movedim(0, -1)).sum(-1)
+        return torch.cat([values[:1], values[1:].clamp_max(0.0)]).movedim(0, -1) @ weights.to(values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -170,30 +155,22 @@ class CostCooling(CostObjective):
     seeks_best = True
 
     budget: float | None = None
-    exponent: float = field(default=1.0, init=False, repr=False)  # α
     least: float = field(default=0.0, init=False, repr=False)  # what a play costs at least
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         checks.keep(self, budget=checks.optional(checks.positive))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Reward and cost; the reward alone once the budget is spent."""
-        return (REWARD, self.cost) if self.exponent else (REWARD,)
 
     def unit(self, name: str) -> float | None:
         """Return 1: both are in their own units."""
         return 1.0
 
     def after(self, costs: Tensor, over: Tensor) -> Self:
-        """Return the objective with the exponent that follows from what was spent; see ``CostObjective``."""
+        """Return the objective with weights 1 and α; see ``CostObjective``."""
         paid = costs[costs > 0.0].double()
         left = 1.0 if self.budget is None else 1.0 - float(costs.double().nansum()) / self.budget
-        return changed(self, exponent=min(max(left, 0.0), 1.0), least=float(paid.min()) / 2.0 if len(paid) else 0.0)
-
-    def sought(self, seed: int | None = None) -> Tensor:
-        """Return 1 and α."""
-        return torch.tensor([1.0, self.exponent][: len(self.names)], dtype=torch.float64)
+        least = float(paid.min()) / 2.0 if len(paid) else 0.0
+        return changed(self, weights=(1.0, min(max(left, 0.0), 1.0)), least=least)
 
     def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
         """Return log EI − α log c."""

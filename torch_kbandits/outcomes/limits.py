@@ -45,12 +45,7 @@ class Outcome:
 
     @classmethod
     def known(cls, name: str, function: PriorMean) -> Self:
-        """Return an outcome that is a known function of the points, such as a price list: nothing is to be learned.
-
-        Args:
-            name: by which ``tell`` is given it.
-            function: as the ``mean`` of a ``Prior``: of points (n, d), with contexts of (context, action), to (n,).
-        """
+        """Return an outcome that is a known function of the points, given as the ``mean`` of a ``Prior`` is."""
         kernel = ScaleKernel(RBFKernel())
         kernel.outputscale = _KNOWN
         return cls(name, Prior(kernel, 1.0, function))

@@ -219,8 +219,8 @@ class ScalarizedFantasy:
         functions = list[AcquisitionFunction]()
         for each, ahead, model in zip(members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            own = each.rule or rule
-            functions.append(own.function(model, each.beta, pending, each.own(domain), each.own_seed(seed)))
+            words = model, each.beta, pending, each.own(domain), each.own_seed(seed)
+            functions.append((each.rule or rule).function(*words))
             functions[-1].maximize = each.maximize  # pyright: ignore[reportArgumentType]
         return CombinedFunction(functions, partial(self.objectives.value_of_own, seed=seed), [x.own for x in members])
 
