@@ -126,10 +126,10 @@ def test_whatever_plays_cost_what_was_spent_is_bounded_by_the_multiplier(costs, 
 
 @pytest.mark.slow
 def test_average_spend_is_within_the_budget_but_for_what_the_rounds_make_small():
-    """Where the band holds, with probability 0.99 a run, plays cost less than b once ν is (range f + 2β) b / (s (b − c_min)).
+    """Where the band holds, with probability 0.99 a run, plays cost less than b from a multiplier Λ on.
 
-    So no more is overspent than that stands for, and one play. The cost is known and grows with the reward, so that play without a budget
-    spends all there is. False alarm 1e-4.
+    Λ = (range f + 2β) b / (s (b − c_min)), so no more is overspent than Λ stands for, and one play. The cost is known
+    and grows with the reward: play without a budget spends all there is. False alarm 1e-4.
     """
     number, rounds, pace, step, beyond, runs = 30, 250, 0.5, 5.0, 0, 8
     kernel = oracles.rbf(0.4)
@@ -149,8 +149,8 @@ def test_average_spend_is_within_the_budget_but_for_what_the_rounds_make_small()
                 bandit.tell(ARMS[row, None], y, outcomes={"cost": costs[row]})
                 widest = max(widest, float(bandit.beta))
             spent[objective.pace] = bandit.spent
-        largest = (float(f.max() - f.min()) + 2.0 * widest) * pace / (pace - 0.1)
-        bound = pace * rounds + pace * math.sqrt(rounds) * largest / step + 1.0 - pace
+        most = (float(f.max() - f.min()) + 2.0 * widest) * pace / (pace - 0.1)
+        bound = pace * rounds + pace * math.sqrt(rounds) * most / step + 1.0 - pace
         beyond += spent[pace] > bound
         assert spent[math.inf] > bound  # the bound says something
     assert beyond <= binom.isf(1e-4, runs, 0.01)
