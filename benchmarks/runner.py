@@ -44,6 +44,7 @@ BENCHMARKS = {
     "mixed_parameters": "mixed_parameters",
     "serving": "serving",
     "context_fits": "context_fits",
+    "costs": "costs",
 }
 
 #: One measurement, as JSON has it.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.acquisition import StagedRule
+from torch_kbandits.acquisition import ExpectedImprovementRule, StagedRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
 from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, TemporalPrior, UncertaintyInjection
@@ -192,6 +192,16 @@ KINDS = {
     "objectives": Kind(
         lambda: make("gp-ucb", outcomes=[HEAT], objective=kb.Scalarization({"reward": "maximize", "heat": "minimize"})),
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
+    ),
+    "budget": Kind(
+        lambda: make("gp-ucb", outcomes=[HEAT], objective=kb.BudgetPacing(per_round=0.4, cost="heat")),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
+    ),
+    "cooled cost": Kind(
+        lambda: composed(
+            acquisition=ExpectedImprovementRule(), outcomes=[HEAT], objective=kb.CostCooling(budget=9.0, cost="heat")
+        ),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
     ),
     "configurations": on_a_box(lambda: make("ek-ucb", candidates=kb.Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
 }  # fmt: skip

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from torch_kbandits.observations.history import History as History
     from torch_kbandits.outcomes import AtLeast as AtLeast
     from torch_kbandits.outcomes import AtMost as AtMost
+    from torch_kbandits.outcomes import BudgetPacing as BudgetPacing
+    from torch_kbandits.outcomes import CostCooling as CostCooling
     from torch_kbandits.outcomes import Outcome as Outcome
     from torch_kbandits.outcomes import Scalarization as Scalarization
     from torch_kbandits.priors import LearnedPrior as LearnedPrior

@@ -33,7 +33,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import Limit, Outcome, Scalarization
+from torch_kbandits.outcomes import Limit, Objective, Outcome
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, given_prior, prior_of
 from torch_kbandits.priors.families import ModelSpec, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
@@ -54,7 +54,7 @@ class RunWords(TypedDict, total=False):
     outcomes: Sequence[str | Outcome]
     constraints: Sequence[Limit]
     expire_after: float | Expiry | None
-    objective: Scalarization | None
+    objective: Objective | None
     epsilon: float
 
 
@@ -179,7 +179,7 @@ MEANINGS = _entries("""
     outcomes: what is measured of a play beside its reward, by names or as ``Outcome``s; see ``Bandit``.
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
-    objective: what is sought in place of the reward alone, a ``Scalarization``.
+    objective: what is sought in place of the reward alone: a ``Scalarization``, ``BudgetPacing`` or ``CostCooling``.
     epsilon: with what probability a choice is uniform, so that nothing has a propensity of 0; see ``EpsilonGreedy``.
 """)
 

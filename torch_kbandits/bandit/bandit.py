@@ -39,7 +39,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import Limit, Outcome, Scalarization
+from torch_kbandits.outcomes import Limit, Objective, Outcome
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
@@ -85,8 +85,9 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         expire_after: the age above 0, in units of time or rounds where there is none, at which the next ``ask`` or
             ``tell`` forgets pending points; with ``Expiry(age, "fail")`` they fail. None for never. Rewards that come
             after all are told by x with their ``time=``.
-        objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
-            and choices of a memory still look at the reward.
+        objective: what is sought in place of the reward alone: several objectives, see ``Scalarization``, or reward for
+            its cost, see ``BudgetPacing`` and ``CostCooling``; triggers, batches and choices of a memory still look at
+            the reward.
 
     A ``TheoryWarning`` says once which assumptions of the width's theorem these pieces break; see ``guarantee``.
 
@@ -129,7 +130,7 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         outcomes: Sequence[str | Outcome] = (),
         constraints: Sequence[Limit] = (),
         expire_after: float | Expiry | None = None,
-        objective: Scalarization | None = None,
+        objective: Objective | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         assumed, expiry = prior_of(prior, kernel, regularization, mean), Expiry.of(expire_after)

@@ -7,7 +7,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, EpsilonGreedy, SobolRule, UniformRule
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    Domain,
+    EpsilonGreedy,
+    SobolRule,
+    UniformRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate
@@ -16,7 +23,7 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.outcomes import REWARD, CostObjective, Objective
 from torch_kbandits.selection import (
     Choice,
     ConstrainedOutcome,
@@ -51,23 +58,35 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
     return Playable.within(domain, constraints, state.surrogate, rule)
 
 
-def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
-    """Return the objectives of a bandit with their posteriors."""
-    members = [
-        ObjectivePosterior(
+def objectives_of(config: BanditConfig, state: State, objective: Objective) -> ObjectiveSet:
+    """Return the objectives of a bandit with their posteriors; where one is the cost, after what was spent."""
+    cost = objective.after(*costs_of(config, state, objective)) if isinstance(objective, CostObjective) else None
+    objective = objective if cost is None else cost
+    members = list[ObjectivePosterior]()
+    for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True):
+        beta, by_mean = cast(Width, config.width)(known.surrogate), cost is not None and place and cost.seeks_best
+        values = ObjectivePosterior(
             maximize=objective.objectives[name] == "maximize",
             surrogate=known.surrogate,
-            beta=cast(Width, config.width)(known.surrogate),
+            beta=torch.zeros_like(beta) if by_mean else beta,
             pending=state.ledger.pending.points if place else state.ledger.outstanding,
             place=place,
             dropped=config.hidden_columns - own.hidden_columns,
+            unit=None if cost is None else cost.unit(name),
+            rule=UpperConfidenceRule() if by_mean else None,
         )
-        for name, (place, own, known) in zip(objective.names, _sought(config, state, objective), strict=True)
-    ]
+        members.append(values)
     return ObjectiveSet(objective, members, state.surrogate)
 
 
-def _sought(config: BanditConfig, state: State, objective: Scalarization) -> list[tuple[int, BanditConfig, State]]:
+def costs_of(config: BanditConfig, state: State, objective: CostObjective) -> tuple[Tensor, Tensor]:
+    """Return the costs told, NaN where none was, and of which the play is over, each (n,): in the order told."""
+    place, told = [each.name for each in config.declared].index(objective.cost), state.ledger.told
+    costs = torch.cat([cast(Tensor, part.outcomes)[:, place] for part in told])
+    return costs, torch.cat([~part.Y.isnan() | part.lost for part in told])
+
+
+def _sought(config: BanditConfig, state: State, objective: Objective) -> list[tuple[int, BanditConfig, State]]:
     """Return the place of each objective, 0 of the reward and 1 and on of outcomes, and what is known of it."""
     names = [REWARD, *(each.name for each in config.declared)]
     known = [(config, state), *zip(config.of_outcomes, state.outcomes, strict=True)]

@@ -41,7 +41,7 @@ from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared
+from torch_kbandits.outcomes import REWARD, CostObjective, KnownSafe, Limit, Objective, Outcome, Scalarization, declared
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
@@ -112,7 +112,7 @@ class BanditConfig:
     outcomes: Sequence[str | Outcome] = ()
     constraints: Sequence[Limit] = ()
     expire_after: Expiry | None = None
-    objective: Scalarization | None = None
+    objective: Objective | None = None
 
     def __post_init__(self) -> None:
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
@@ -406,7 +406,10 @@ def _check_pieces(config: BanditConfig) -> None:
             raise InputError(f"{named} does not choose by one posterior: leave out family, or use ThompsonRule.")
     if learning is not None and learning.learn_memory and config.memory is None:
         raise InputError("learn_memory=True learns the number of one memory, and this one has none: give memory=.")
-    if objective is not None and not isinstance(rule, (OptimisticRule, RandomRule)):
+    if isinstance(objective, CostObjective) and not isinstance(rule, (objective.rule, RandomRule)):
+        own = type(objective).__name__
+        raise InputError(f"{own} weighs no cost against what {named} scores: use {objective.hint}.")
+    if isinstance(objective, Scalarization) and not isinstance(rule, (OptimisticRule, RandomRule)):
         raise InputError(
             f"{named} scores by no value that an objective may have, so several have no meaning for it: use "
             "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."

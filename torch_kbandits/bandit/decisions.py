@@ -8,7 +8,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import CombinedFunction, Domain, OptimisticRule
+from torch_kbandits.acquisition import CombinedFunction, Domain, RandomRule
 from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in, with_chosen
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import recalled, settled
@@ -21,7 +21,7 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.outcomes import REWARD, CostObjective, Scalarization
 from torch_kbandits.selection import FantasyPosterior, ScalarizedFantasy, Surrogate, offering, recommended
 
 
@@ -49,7 +49,7 @@ class BanditDecisions:
         offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
         seed = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}")
-        if objective is not None and isinstance(rule, OptimisticRule):
+        if objective is not None and not isinstance(rule, RandomRule):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.surrogate) for member in objectives.members]
             ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
@@ -103,6 +103,7 @@ class BanditDecisions:
         state = recalled(self._config, settled(self._config, state))
         constraints = constraints_of(self._config, state, plainly=True)
         objective, keeps = self._config.objective, self.candidates.recommends
+        objective = None if isinstance(objective, CostObjective) and objective.seeks_best else objective
         if objective is None and constraints is None:
             best = state.surrogate.recommend_in(domain, keeps)
         else:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.bandit.choices import rule_in
+from torch_kbandits.bandit.choices import costs_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.learning import without_expired
@@ -27,7 +27,7 @@ from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictio
 from torch_kbandits.numerics.random import Lock, generator_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
-from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.outcomes import CostObjective, Objective
 from torch_kbandits.priors import Prior
 from torch_kbandits.selection import (
     EnsembleSurrogate,
@@ -267,7 +267,15 @@ class BanditReports:
         return self._there(self._state.surrogate.inducing_points)
 
     @property
-    def objective(self) -> Scalarization | None:
+    def spent(self) -> float:
+        """What plays cost so far, all costs told, whatever was forgotten since: of a bandit whose objective has one."""
+        objective = self._config.objective
+        if not isinstance(objective, CostObjective):
+            raise InputError("spent needs objective=BudgetPacing(...) or CostCooling(...): else sum history.outcomes.")
+        return float(costs_of(self._config, self._state, objective)[0].double().nansum())
+
+    @property
+    def objective(self) -> Objective | None:
         """What is sought in place of the reward alone; None for that."""
         return self._config.objective
 

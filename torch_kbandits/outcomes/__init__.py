@@ -1,6 +1,20 @@
-"""What is measured of a play beside its reward, the limits that it must keep, and several objectives as one."""
+"""What is measured of a play beside its reward: limits that it must keep, several objectives as one, and costs."""
 
+from torch_kbandits.outcomes.cost import BudgetPacing, CostCooling, CostObjective, Objective
 from torch_kbandits.outcomes.limits import AtLeast, AtMost, KnownSafe, Limit, Outcome, declared
 from torch_kbandits.outcomes.scalarization import REWARD, Scalarization
 
-__all__ = ["REWARD", "AtLeast", "AtMost", "KnownSafe", "Limit", "Outcome", "Scalarization", "declared"]
+__all__ = [
+    "REWARD",
+    "AtLeast",
+    "AtMost",
+    "BudgetPacing",
+    "CostCooling",
+    "CostObjective",
+    "KnownSafe",
+    "Limit",
+    "Objective",
+    "Outcome",
+    "Scalarization",
+    "declared",
+]

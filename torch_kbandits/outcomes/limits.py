@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
 import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -14,7 +15,9 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import LearnedPrior, Prior
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean
+
+_KNOWN = 1e-30  # the prior variance of what is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,13 @@ class Outcome:
             raise InputError(f"the name of an outcome must be a non-empty string, got {checks.shown(self.name)}.")
         checks.instance(f"prior of outcome {self.name!r}", self.prior, (Prior, LearnedPrior), "a Prior or LearnedPrior")
         checks.absent_or(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory")
+
+    @classmethod
+    def known(cls, name: str, function: PriorMean) -> Self:
+        """Return an outcome that is a known function of the points, given as the ``mean`` of a ``Prior`` is."""
+        kernel = ScaleKernel(RBFKernel())
+        kernel.outputscale = _KNOWN
+        return cls(name, Prior(kernel, 1.0, function))
 
 
 @dataclass(frozen=True, eq=False)

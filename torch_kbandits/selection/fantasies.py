@@ -62,9 +62,9 @@ class GaussianFantasy(FantasyPosterior):
             return self._on_cube(rule, beta, seed, domain, seed if place.seed is None else place.seed)
         if place.source is None and not is_listed and (place.domain or required(domain).bounds is not None):
             return self._searched(rule, beta, seed, domain)
-        return self._best_offered(rule, beta, seed, domain, surrogate.kernel_bound(), self._incumbent_within(domain))
+        return self._best_offered(rule, beta, seed, domain, surrogate.kernel_bound(), self.incumbent_within(domain))
 
-    def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
+    def incumbent_within(self, domain: Domain | None) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
         is_table = self.surrogate.place.source is not None
         if domain is None or domain.allowed is None or (domain.allows if is_table else domain.context) is None:

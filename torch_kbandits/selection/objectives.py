@@ -16,15 +16,16 @@ from torch_kbandits.acquisition import (
     ArmPosterior,
     CombinedFunction,
     Domain,
-    OptimisticRule,
+    RandomRule,
     SomeOf,
     ThompsonRule,
 )
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.outcomes import Objective
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.fantasies import GaussianFantasy
 from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 from torch_kbandits.selection.search import cube_of, found
 
@@ -68,6 +69,8 @@ class ObjectivePosterior(OutcomePosterior):
     maximize: bool  # whether much of it is sought in its own units
     pending: Tensor  # points (k, d) of which it is not told yet
     place: int = 0  # 0 for the reward; else the number of its outcome, counted from 1
+    unit: float | None = None  # of its values; None for the largest prior deviation at a point played
+    rule: AcquisitionRule | None = None  # how it is scored; None: as all are
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of its draws in a choice: that of the choice for the reward."""
@@ -75,8 +78,10 @@ class ObjectivePosterior(OutcomePosterior):
 
     @cached_property
     def factor(self) -> Tensor:
-        """What takes its own units to values, 0-dim: by the largest prior deviation at a point played, if any."""
+        """What takes its own units to values, 0-dim: by the unit, or the largest prior deviation at a point played."""
         surrogate, played = self.surrogate, self.surrogate.played
+        if self.unit is not None:
+            return torch.full_like(surrogate.regularization, (1.0 if self.maximize else -1.0) / self.unit)
         with torch.no_grad():
             largest = prior_variance(surrogate.kernel, played).max() if len(played) else surrogate.kernel_bound()
             scale = largest.clamp_min(torch.finfo(largest.dtype).tiny).sqrt()
@@ -87,7 +92,7 @@ class ObjectivePosterior(OutcomePosterior):
 class ObjectiveSet:
     """The objectives of a bandit as they are known at a moment."""
 
-    scalarization: Scalarization
+    scalarization: Objective
     members: Sequence[ObjectivePosterior]  # those of a weight above 0, (k,)
     reward: Surrogate  # whether it is one of them or not
     are_equal: bool = False  # whether weights that would be drawn for each choice are equal instead
@@ -105,9 +110,9 @@ class ObjectiveSet:
 
     @cached_property
     def reference(self) -> Tensor:
-        """What is not worth having of each objective, (k,): see ``Scalarization``. 0 before any play."""
+        """What is not worth having of each objective, (k,): see ``Scalarization``. 0 where it does not matter."""
         played = self.reward.played
-        if not len(played):
+        if not len(played) or self.scalarization.kind == "linear":
             return played.new_zeros(len(self.members))
         means = self.means(played)
         front = means[:, is_non_dominated(means.mT)]
@@ -162,7 +167,7 @@ class ScalarizedFantasy:
         members, reward = self.objectives.members, self.objectives.reward
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
-        if not isinstance(rule, OptimisticRule) or is_alone or not (domain.is_listed or is_told):
+        if isinstance(rule, RandomRule) or is_alone or not (domain.is_listed or is_told):
             return self.reward.choose(rule, beta, seed, domain)
         self.choice = None
         if domain.is_listed:
@@ -192,15 +197,20 @@ class ScalarizedFantasy:
         return points[int(self._best(score(points), seed)), None].clone()
 
     @torch.no_grad()
-    def scores(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
+    def scores(self, rule: AcquisitionRule, seed: int, domain: Domain) -> Tensor:
         """Return the scalarised scores of the arms of a round, (A,)."""
         scores = []
         for each, ahead in zip(self.objectives.members, self._aheads(), strict=True):
-            values = SomeOf(cast(ArmPosterior, ahead.offered(each.own(domain))), slice(None), factor=each.factor)
-            scores.append(rule.on_arms(values, each.beta, each.own_seed(seed)))
+            own, known, best = each.rule or rule, each.own(domain), None
+            if own.needs_incumbent and isinstance(ahead, GaussianFantasy):
+                best = ahead.incumbent_within(known)
+            values = SomeOf(cast(ArmPosterior, ahead.offered(known)), slice(None), best, each.factor)
+            scores.append(own.on_arms(values, each.beta, each.own_seed(seed)))
         return self.objectives.value(scores, seed)
 
-    def function(self, rule: OptimisticRule, models: Sequence[Model], seed: int, domain: Domain) -> AcquisitionFunction:
+    def function(
+        self, rule: AcquisitionRule, models: Sequence[Model], seed: int, domain: Domain
+    ) -> AcquisitionFunction:
         """Return the function that a choice maximises, on the posteriors without anything pending, one for each."""
         members = self.objectives.members
         if isinstance(rule, ThompsonRule):  # all draws at the same points
@@ -209,7 +219,8 @@ class ScalarizedFantasy:
         functions = list[AcquisitionFunction]()
         for each, ahead, model in zip(members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            functions.append(rule.function(model, each.beta, pending, each.own(domain), each.own_seed(seed)))
+            words = model, each.beta, pending, each.own(domain), each.own_seed(seed)
+            functions.append((each.rule or rule).function(*words))
             functions[-1].maximize = each.maximize  # pyright: ignore[reportArgumentType]
         return CombinedFunction(functions, partial(self.objectives.value_of_own, seed=seed), [x.own for x in members])
 
