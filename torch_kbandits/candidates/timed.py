@@ -69,6 +69,14 @@ def untimed(candidates: Candidates) -> Candidates:
     return candidates.untimed if isinstance(candidates, Timed) else candidates
 
 
+def column_names(candidates: Candidates) -> tuple[str, ...]:
+    """Return the names of the columns of points: of the time, of contexts and then of the action."""
+    space, time = untimed(candidates), ("time",) if candidates.is_timed else ()
+    contexts, d = space.context_dim, space.example.shape[-1]
+    plain = [f"context {i + 1}" for i in range(contexts)] + [f"x{i + 1}" for i in range(d - contexts)]
+    return *time, *(name or other for name, other in zip(space.names or [""] * d, plain, strict=True))
+
+
 def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None = None) -> Listing | None:
     """Return the finite set of actions that stay, or that a round brought, of which points (A, d) may be known already.
 
