@@ -99,6 +99,15 @@ def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None 
     return Listing(len(actions), names_of(brought), lambda rows: actions[rows])
 
 
+def check_offered(name: str, candidates: Candidates, x: Any) -> None:
+    """Refuse what is asked for in rounds to come if candidates do not stay, or it is not among them."""
+    if not candidates.is_lasting:
+        raise InputError(f"{name}= are of candidates that stay: leave it out with contexts, and tell past rewards.")
+    offered = candidates.offers(points := candidates.points(x, None, 0.0))
+    for row in (~offered).nonzero().flatten().tolist():
+        raise InputError(f"{name}[{row}] is none of the candidates: {points[row].tolist()}.")
+
+
 def table_of(candidates: Candidates) -> Arms:
     """Return the arms, or actions that stay, where they are all in memory; refuse other candidates."""
     own = untimed(candidates)

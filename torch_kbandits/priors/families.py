@@ -129,14 +129,15 @@ class Family:
     def from_runs(
         cls, runs: Sequence[Any], kernel: Kernel | None = None, *, rule: "FamilyRule | None" = None, seed: int = 0
     ) -> "Family":
-        """Return two hypotheses: ``Prior.from_runs``, and what runs say of kernel and λ alone, with a constant mean.
+        """Return three hypotheses: ``Prior.from_runs``; kernel and λ of the runs, with a constant mean; their units.
 
-        So a past that misleads is found out by the rewards. Arguments, errors and cost are those of
-        ``Prior.from_runs``, but for the rule, ``Sampling()`` unless given.
+        The last has the kernel that a fit starts from. So a past that misleads is found out by the rewards. Arguments,
+        errors and cost are those of ``Prior.from_runs``, but for the rule, ``Prediction()`` unless given, for which no
+        regret bound is known; ``Balancing()`` has one, and learns later whom to believe.
         """
-        past, fresh = priors_of(runs, kernel, seed)
-        variants = [ModelSpec(each.kernel, each.regularization, mean=each.mean) for each in (past, fresh)]
-        return cls(tuple(variants), Sampling() if rule is None else rule)
+        priors = priors_of(runs, kernel, seed)
+        variants = (ModelSpec(each.kernel, each.regularization, mean=each.mean) for each in priors)
+        return cls(tuple(variants), Prediction() if rule is None else rule)
 
 
 def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:

@@ -284,7 +284,7 @@ class MarginalPosterior:
         for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
-                lower = value.detach().clamp_max(0.0) - _REACH
+                lower = value.detach().flatten().clamp_max(0.0) - _REACH
             reached[name] = lower, torch.inf if upper is None else upper
         return reached
 

@@ -21,7 +21,7 @@ from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.observations.history import rewards
 from torch_kbandits.priors.marginal import CLIMBS, MarginalPosterior, TrainingData
 from torch_kbandits.priors.prior import Prior
-from torch_kbandits.priors.units import Units, column_spans, default_kernel
+from torch_kbandits.priors.units import FIRST_NOISE, Units, column_spans, default_kernel
 
 #: Distinct points of a run, of all runs and of what they have in common, at most.
 _OF_RUN, _OF_ALL, _IN_COMMON = 400, 2_000, 500
@@ -80,8 +80,8 @@ class _Run:
         return cls(X.detach().cpu().double(), Y.detach().cpu().double(), groups)
 
 
-def priors_of(runs: Sequence[Any], kernel: Kernel | None, seed: int) -> tuple[Prior, Prior]:
-    """Return the prior that runs say, and the one without the mean in common; see ``Prior.from_runs``."""
+def priors_of(runs: Sequence[Any], kernel: Kernel | None, seed: int) -> tuple[Prior, Prior, Prior]:
+    """Return the prior that runs say, the one without the mean in common, and one of their units alone."""
     if not isinstance(runs, (list, tuple)) or not runs:
         raise InputError(f"runs must be a list of one past run or more, got {checks.describe(runs)}.")
     known = [_Run.of(f"runs[{place}]", run) for place, run in enumerate(runs)]
@@ -113,18 +113,19 @@ def priors_of(runs: Sequence[Any], kernel: Kernel | None, seed: int) -> tuple[Pr
         constant.constant = torch.tensor(spread, dtype=torch.float64)
         return replace(whole, kernel=(whole.kernel + constant).requires_grad_(False).eval())
 
-    fresh, fit, noisier = prior(alone, level), alone, 1.0
+    fresh, vague = prior(alone, level), prior((start, FIRST_NOISE), level)
+    fit, noisier = alone, 1.0
     if len(own) > 1:
         noisier = max(_NOISIER, key=lambda number: _predicted(own, number, *alone))
         if noisier == math.inf:
-            return fresh, fresh
+            return fresh, fresh, vague
         left = [TrainingData(part.X, _left(own, place, noisier, *alone)) for place, part in enumerate(own)]
         with torch.inference_mode(False), torch.enable_grad():
             fit, _ = _fitted(left, start, seed)
     points, coefficients = _in_common(own, noisier, *alone)
     points = points if units.spans is None else points * units.spans
     mean = CommonMean(level, units.prior(*alone, 0.0).kernel, points, coefficients / units.scale)
-    return prior(fit, mean), fresh
+    return prior(fit, mean), fresh, vague
 
 
 def _fitted(data: Sequence[TrainingData], kernel: Kernel, seed: int) -> tuple[tuple[Kernel, float], list[float]]:

@@ -29,6 +29,9 @@ _FAR, _ENOUGH_ABOVE, _FAR_COUNTS = 20.0, 4, 5.0
 #: The least and the largest deviation of rewards whose square is far from underflow and overflow.
 _SCALES = 1e-140, 1e140
 
+#: The share of the variance of rewards that is taken for noise before anything is fitted.
+FIRST_NOISE = 0.1
+
 #: The least length scale, as in BoTorch.
 _SHORTEST = 0.025
 
