@@ -259,3 +259,10 @@ def test_how_alike_tasks_are_is_learned():
     alike = B / (B.diag().sqrt() * B.diag().sqrt().unsqueeze(-1))
     assert alike[0, 1] > 0.8
     assert alike[0, 2] < -0.5
+
+
+def test_a_bandit_under_a_prior_of_the_past_is_saved_and_made_again(tmp_path):
+    bandit = algorithms.GPUCB(candidates=ARMS, prior=Prior.from_runs(past(1), free()), beta=1.0, seed=0)
+    bandit.tell(bandit.ask(), 1.0)
+    bandit.save(tmp_path / "past.kb")
+    assert torch.equal(kb.Bandit.load(tmp_path / "past.kb").ask(5), bandit.ask(5))

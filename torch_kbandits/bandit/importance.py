@@ -1,6 +1,7 @@
 """Importance of parameters: by length scales, and by the share of the variance of what is expected."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -71,8 +72,7 @@ def importance_of(
     columns = [*range(values.shape[-1])] if (known := untimed(candidates).groups) is None else list(known)
     groups = [[place for place, each in enumerate(columns) if each == group] for group in dict.fromkeys(columns)]
     plain = column_names(candidates)[candidates.is_timed :]
-    named = [(group, plain[group[0]]) for group in groups]
-    names = tuple(name if len(group) == 1 else name.split("=")[0].removesuffix(" 1") for group, name in named)
+    names = tuple(plain[g[0]] if len(g) == 1 else plain[g[0]].split("=")[0].removesuffix(" 1") for g in groups)
     seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
     uniforms = SobolEngine(2 * len(groups), scramble=True, seed=seed).draw(num_points, dtype=torch.float64)
 
@@ -80,20 +80,17 @@ def importance_of(
         """Return A, B, and A with each parameter as in B, one below the other, (number (2 + G), d)."""
         rows = (uniforms[:number] * len(values)).long().clamp_max(len(values) - 1).chunk(2, dim=-1)
         first, second = (torch.empty(number, len(columns), dtype=values.dtype) for _ in rows)
-        mixed = []
         for place, group in enumerate(groups):
             for part, row in zip((first, second), rows, strict=True):
                 part[:, group] = values[row[:, place]][:, group]
-        for group in groups:
-            mixed.append(first.clone())
-            mixed[-1][:, group] = second[:, group]
+        mixed = [first.index_copy(-1, torch.tensor(group), second[:, group]) for group in groups]
         X = torch.cat([first, second, *mixed])
         return (dated(now, X) if candidates.is_timed else X).to(candidates.device)
 
     with torch.no_grad():
         X, some = points(num_points), points(min(num_points, max(JOINT_LIMIT // (2 + len(groups)), _FEWEST)))
         mean, at_some = (_means(model, each) for each in (X, some))
-        drawn = PosteriorDraws(model, some)
+        drawn = PosteriorDraws(model, some.double())
         draws = torch.stack([at_some + drawn.draw(generator).cpu().double() for _ in range(num_draws)])
     whole, part, of_draws = (_shares(each, len(groups)) for each in (mean, at_some, draws))
     # Fewer points are off by about as much for each draw as for the mean.
@@ -121,9 +118,10 @@ def _values(config: BanditConfig, played: Tensor, generator: torch.Generator) ->
             rows = torch.randint(listing.size, (_VALUES,), generator=generator, device="cpu")
         actions = listing.actions(rows.tolist())
     number = max(len(actions), len(played) if c else 0)
-    parts = (played[:, :c], actions)
-    spread = [part[(torch.arange(number) * len(part)) // number].cpu() for part in parts]
-    values = torch.cat([part.to(space.example) for part in spread], dim=-1)
+    parts = [
+        part[(torch.arange(number) * len(part)) // number].cpu().to(space.example) for part in (played[:, :c], actions)
+    ]
+    values = torch.cat(parts, dim=-1)
     groups = range(values.shape[-1]) if space.groups is None else [*space.groups]
     alone = [place for place, group in enumerate(groups) if groups.count(group) == 1]
     values[:, alone] = values[:, alone].sort(dim=0).values
@@ -142,11 +140,10 @@ def _shares(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """
     values = values.unflatten(-1, (2 + number, -1))
     values = values - values[..., :2, :].mean((-2, -1), keepdim=True)
-    (first, second), mixed = values[..., :2, :].unbind(-2), values[..., 2:, :]
+    second, steps = values[..., 1:2, :], values[..., 2:, :] - values[..., :1, :]
     variance = values[..., :2, :].square().mean((-2, -1)).unsqueeze(-1)
-    alone = (second.unsqueeze(-2) * (mixed - first.unsqueeze(-2))).mean(-1)
-    left = 0.5 * (mixed - first.unsqueeze(-2)).square().mean(-1)
-    return torch.where(variance > 0.0, alone / variance, 0.0), torch.where(variance > 0.0, left / variance, 0.0)
+    shares = (second * steps).mean(-1) / variance, 0.5 * steps.square().mean(-1) / variance
+    return cast(Any, tuple(torch.where(variance > 0.0, share, 0.0) for share in shares))
 
 
 def _relative_scales(config: BanditConfig, state: State, groups: list[list[int]], values: Tensor) -> Tensor:

@@ -55,23 +55,18 @@ class Prior:
     def from_runs(cls, runs: Sequence[Any], kernel: Kernel | None = None, *, seed: int = 0) -> "Prior":
         """Return the prior that past runs of like tasks say: transfer learning, a warm start.
 
-        Kernel and λ are shared by all runs and fitted by the sum of their marginal likelihoods, each run with a level
-        of its own. The mean is the level of runs and the posterior mean of what they have in common, as far as each run
-        is better predicted by the others with it than without; then kernel and λ are of what the others leave. The
-        prior variance contains that of the level. A past may mislead: ``Family.from_runs`` guards against that.
+        Kernel and λ are shared and fitted by the sum of the marginal likelihoods, each run with a level of its own. The
+        mean is what runs have in common, a posterior mean, if each is better predicted by the others with it than
+        without; then kernel and λ are of what the others leave. The prior variance contains that of levels.
 
         Args:
-            runs: bandits, their histories, or pairs (X, Y) of points (n, d) and rewards (n,), n >= 2, in any order.
-                Histories of bandits on time have a column of it: give the bandits.
+            runs: bandits, their histories, without a column of time, or pairs (X, Y), n >= 2 rewards each.
             kernel: as in ``LearnedPrior``.
             seed: of the points from which the fit starts.
 
-        Raises:
-            InputError: if they are no runs, or have other columns than each other.
-
-        Source: the hierarchical model is that of Swersky, Snoek and Adams, NeurIPS 2013, with one shared function.
-        Differs: what is shared is what predicts runs left out. Cost: O(R u³) for some hundred evaluations, R runs of u
-        distinct points, of which at most 400 and 2,000 in all are used.
+        Source: Swersky, Snoek and Adams, NeurIPS 2013, multi-task Bayesian optimisation. Differs: one function is
+        shared, as far as it predicts a run left out. Cost: O(R u³) for some hundred evaluations, R runs of u distinct
+        points, of which at most 400 and 2,000 in all are used.
         """
         from torch_kbandits.priors.runs import priors_of
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,14 +31,7 @@ _NOISIER = (1.0, 4.0, 16.0, 64.0, math.inf)
 
 
 class CommonMean(Mean):
-    """What past runs have in common: a level, and the posterior mean k(x, X) α of the rewards less their levels.
-
-    Args:
-        level: in reward units.
-        kernel: k, on points as they are.
-        X: points (u, d).
-        coefficients: α, (u,).
-    """
+    """A level, and k(x, X) α: the posterior mean of what the rewards of past runs at X (u, d) have in common."""
 
     X: Tensor
     coefficients: Tensor
@@ -54,88 +47,72 @@ class CommonMean(Mean):
         return (self.level + gram(self.kernel, x.to(self.X), self.X) @ self.coefficients).to(x)
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """Points (n, d) and rewards (n,) of one run, in double precision; of a column spec the groups of its columns."""
-
-    X: Tensor
-    Y: Tensor
-    groups: Sequence[int] | None
-
-    @classmethod
-    def of(cls, name: str, run: Any) -> "_Run":
-        """Return the run that a bandit, a history or a pair is."""
-        candidates, history, groups = getattr(run, "candidates", None), getattr(run, "history", run), None
-        if hasattr(history, "rewarded"):
-            X, Y = history.rewarded.X, history.rewarded.Y
-            if candidates is not None:
-                X, groups = X[:, int(candidates.is_timed) :], untimed(candidates).groups
-        elif isinstance(history, (tuple, list)) and len(history) == 2:
-            X = checks.points(f"{name}[0]", history[0])
-            Y = rewards(history[1], X)
-        else:
-            raise InputError(f"{name} must be a bandit, a history or a pair (X, Y), got {checks.describe(run)}.")
-        if X.dim() != 2 or len(X) < 2:
-            raise InputError(f"{name} must have rewards of two points (n, d) or more, got {checks.describe(X)}.")
-        return cls(X.detach().cpu().double(), Y.detach().cpu().double(), groups)
+def _rewards_of(name: str, run: Any) -> tuple[Tensor, Tensor, Sequence[int] | None]:
+    """Return points (n, d) and rewards (n,) of a bandit, a history or a pair, and the groups of columns if known."""
+    candidates, history, groups = getattr(run, "candidates", None), getattr(run, "history", run), None
+    if hasattr(history, "rewarded"):
+        X, Y = history.rewarded.X, history.rewarded.Y
+        if candidates is not None:
+            X, groups = X[:, int(candidates.is_timed) :], untimed(candidates).groups
+    elif isinstance(history, (tuple, list)) and len(history) == 2:
+        X = checks.points(f"{name}[0]", history[0])
+        Y = rewards(history[1], X)
+    else:
+        raise InputError(f"{name} must be a bandit, a history or a pair (X, Y), got {checks.describe(run)}.")
+    if X.dim() != 2 or len(X) < 2:
+        raise InputError(f"{name} must have rewards of two points (n, d) or more, got {checks.describe(X)}.")
+    return X.detach().cpu().double(), Y.detach().cpu().double(), groups
 
 
 def priors_of(runs: Sequence[Any], kernel: Kernel | None, seed: int) -> tuple[Prior, Prior, Prior]:
     """Return the prior that runs say, the one without the mean in common, and one of their units alone."""
     if not isinstance(runs, (list, tuple)) or not runs:
         raise InputError(f"runs must be a list of one past run or more, got {checks.describe(runs)}.")
-    known = [_Run.of(f"runs[{place}]", run) for place, run in enumerate(runs)]
-    if len(widths := {run.X.shape[-1] for run in known}) > 1:
+    X, Y, groups = zip(*(_rewards_of(f"runs[{place}]", run) for place, run in enumerate(runs)), strict=True)
+    if len(widths := {points.shape[-1] for points in X}) > 1:
         raise InputError(f"All runs must have the columns of the task, and these have {sorted(widths)} columns.")
-    checks.absent_or("kernel", kernel, Kernel, "a GPyTorch kernel")
-    seed, everywhere = checks.whole_number("seed", seed), torch.cat([run.X for run in known])
+    seed = checks.whole_number("seed", seed)
+    spans = column_spans(torch.cat(X), groups=groups[0]) if kernel is None else None
+    units = Units.of(torch.cat([y - y.mean() for y in Y]), centered=True, floor=-math.inf, spans=spans)
+    data = [TrainingData(units.points(x), (y - y.mean()) / units.scale) for x, y in zip(X, Y, strict=True)]
+    start = default_kernel(X[0].shape[-1], groups[0])
     if kernel is not None:
-        check_kernel(kernel, everywhere[:1])
-    centered = torch.cat([run.Y - run.Y.mean() for run in known])
-    spans = column_spans(everywhere, groups=known[0].groups) if kernel is None else None
-    units = Units.of(centered, centered=True, floor=-torch.inf, spans=spans)
-    data = [TrainingData(units.points(run.X), (run.Y - run.Y.mean()) / units.scale) for run in known]
-    if kernel is None:
-        start: Kernel = default_kernel(everywhere.shape[-1], known[0].groups)
-    else:
+        checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+        check_kernel(kernel, X[0][:1])
         is_free = any(parameter.requires_grad for parameter in kernel.parameters())
         start = deepcopy(kernel).double() if is_free else units.kernel(kernel)
-    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller's grad mode
-        alone, levels = _fitted(data, start, seed)
-    own = [TrainingData(part.X, part.Y - level) for part, level in zip(data, levels, strict=True)]
-    centers = torch.stack([run.Y.mean() + units.scale * level for run, level in zip(known, levels, strict=True)])
+    alone, levels = _fitted(data, start, seed)
+    own = [replace(part, Y=part.Y - level) for part, level in zip(data, levels, strict=True)]
+    centers = torch.stack([y.mean() + units.scale * level for y, level in zip(Y, levels, strict=True)])
     level = float(centers.mean())
     # As if one more run had been a standard deviation from the others.
     spread = (units.scale**2 + float((centers - level).square().sum())) / len(centers)
 
-    def prior(fit: tuple[Kernel, float], mean: Any) -> Prior:
+    def prior(fit: tuple[Kernel, float], mean: Any = level) -> Prior:
         whole, constant = units.prior(*fit, mean), ConstantKernel().double()
         constant.constant = torch.tensor(spread, dtype=torch.float64)
         return replace(whole, kernel=(whole.kernel + constant).requires_grad_(False).eval())
 
-    fresh, vague = prior(alone, level), prior((start, FIRST_NOISE), level)
-    fit, noisier = alone, 1.0
+    fresh, vague, fit, noisier = prior(alone), prior((start, FIRST_NOISE)), alone, 1.0
     if len(own) > 1:
         noisier = max(_NOISIER, key=lambda number: _predicted(own, number, *alone))
         if noisier == math.inf:
             return fresh, fresh, vague
-        left = [TrainingData(part.X, _left(own, place, noisier, *alone)) for place, part in enumerate(own)]
-        with torch.inference_mode(False), torch.enable_grad():
-            fit, _ = _fitted(left, start, seed)
+        left = [replace(part, Y=_left(own, place, noisier, *alone)) for place, part in enumerate(own)]
+        fit, _ = _fitted(left, start, seed)
     points, coefficients = _in_common(own, noisier, *alone)
-    points = points if units.spans is None else points * units.spans
+    points = points if spans is None else points * spans
     mean = CommonMean(level, units.prior(*alone, 0.0).kernel, points, coefficients / units.scale)
     return prior(fit, mean), fresh, vague
 
 
 def _fitted(data: Sequence[TrainingData], kernel: Kernel, seed: int) -> tuple[tuple[Kernel, float], list[float]]:
     """Return a copy of the kernel and λ that are fitted to all runs, and the level of each, in units."""
-    kernel = deepcopy(kernel)
-    most = max(min(_OF_RUN, _OF_ALL // len(data)), 2)
-    words: Any = {"most": most, "mean_variance": 1.0}
-    each = [MarginalPosterior(part, kernel, None, Stationary(), **words) for part in data]
-    shared = each[0].sharing(each[1:])
-    shared.maximize(seed, CLIMBS)
+    kernel, words = deepcopy(kernel), {"most": max(min(_OF_RUN, _OF_ALL // len(data)), 2), "mean_variance": 1.0}
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller's grad mode
+        each = [MarginalPosterior(part, kernel, None, Stationary(), **words) for part in data]
+        shared = each[0].sharing(each[1:])
+        shared.maximize(seed, CLIMBS)
     return (kernel.eval().requires_grad_(False), shared.regularization), [one.mean for one in each]
 
 
@@ -165,6 +142,6 @@ def _predicted(data: Sequence[TrainingData], noisier: float, kernel: Kernel, noi
     """Return the log density of each run given what the others have in common, summed."""
     total, words = 0.0, {"most": _OF_RUN, "mean_variance": 1.0}
     for place, part in enumerate(data):
-        left = TrainingData(part.X, _left(data, place, noisier, kernel, noise))
+        left = replace(part, Y=_left(data, place, noisier, kernel, noise))
         total += float(MarginalPosterior(left, kernel, noise, Stationary(), **words).density())
     return total
