@@ -99,15 +99,27 @@ def test_what_the_kernel_does_not_see_has_no_share_in_any_draw():
 
 def test_a_choice_of_several_columns_is_one_parameter_and_a_context_is_as_it_was_played():
     space = kb.ParameterSpace({"rate": kb.Float(0.0, 1.0), "kind": kb.Categorical(["a", "b", "c"])})
-    bandit = algorithms.GPUCB(candidates=space, prior=kb.LearnedPrior(), context_dim=1, seed=0)
-    for turn in range(12):
-        (x,) = bandit.ask(context=[turn % 3 / 2.0])
-        bandit.tell(x, {"a": 0.0, "b": 3.0, "c": -3.0}[x["kind"]] + 0.1 * x["rate"], context=[turn % 3 / 2.0])
+    bandit = algorithms.GPUCB(
+        candidates=space, kernel=rbf(0.5, 4.0), regularization=0.05, context_dim=1, seed=0, beta=1.0
+    )
+    for turn, x in enumerate(space.decode(space.sample(12, torch.Generator().manual_seed(0)))):
+        reward = {"a": 0.0, "b": 3.0, "c": -3.0}[x["kind"]] + 0.1 * x["rate"]
+        bandit.tell(x, reward, context=[turn % 3 / 2.0])
     found = bandit.importance()
     assert found.names == ("context 1", "rate", "kind")
     assert int(found.total.argmax()) == 2
-    assert found.total[2] > 0.8
+    assert found.total[2] > 0.5
     assert "kind" in str(found).split("\n")[1]
+
+
+def test_shares_in_single_precision_are_those_in_double_precision():
+    arms, kernel = grid(6, 5), MaternKernel(nu=2.5).double()
+    both = []
+    for each in (arms, arms.float()):
+        bandit = algorithms.BKB(candidates=each, kernel=kernel.to(each), regularization=0.01, beta=1.0, seed=0)
+        bandit.tell(each, torch.sin(4.0 * each[:, 0]) + each[:, 1])
+        both.append(bandit.importance(num_points=256, num_draws=4))
+    assert float((both[0].total - both[1].total).abs().max()) < 1e-4
 
 
 @pytest.mark.slow
