@@ -36,6 +36,7 @@ BENCHMARKS = {
     "authors_bkb": "authors_bkb",
     "authors_moving": "authors_moving",
     "replays": "replays",
+    "transfer": "transfer",
     "discrete_acquisition": "models",
     "box_search": "models",
     "model_rounds": "models",

@@ -4,8 +4,19 @@ from torch_kbandits.bandit.bandit import Bandit
 from torch_kbandits.bandit.batches import BatchRule, GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.bandit.callbacks import Callback, JSONLog, Told
 from torch_kbandits.bandit.health import Health
+from torch_kbandits.bandit.importance import Importance
 from torch_kbandits.bandit.stopping import StopWhen
 from torch_kbandits.bandit.suggestions import Suggestion
 
-__all__ = ["Bandit", "BatchRule", "Callback", "GlobalBatchRule", "Health", "JSONLog", "LocalBatchRule", "StayRule"]
+__all__ = [
+    "Bandit",
+    "BatchRule",
+    "Callback",
+    "GlobalBatchRule",
+    "Health",
+    "Importance",
+    "JSONLog",
+    "LocalBatchRule",
+    "StayRule",
+]
 __all__ += ["StopWhen", "Suggestion", "Told"]

@@ -144,7 +144,10 @@ def with_chosen(
     size = _LARGEST_BATCH if q is None else q
     size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
-        if repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
+        number_asked = state.ledger.num_asked + number - known.num_pending
+        if (planned := _planned(config, state, number_asked, offer.domain, slate)) is not None:
+            found, times, choice = planned, 1, None
+        elif repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
             found, times, choice = ahead.pending[:1], min(again, size - number), None
         else:
             now = first if first is config.rule else rule_in(config, state, number)
@@ -157,6 +160,17 @@ def with_chosen(
         if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
+
+
+def _planned(
+    config: BanditConfig, state: State, number_asked: int, domain: Domain, slate: Slate | None
+) -> Tensor | None:
+    """Return the point (1, d) that is to be asked for after so many, if one is said and may be played now."""
+    initial = () if config.learning is None else config.learning.initial
+    if number_asked >= len(initial):
+        return None
+    X = config.candidates.points(initial[number_asked : number_asked + 1], None, state.clock.now)
+    return X if len(domain.eligible(X)) and not (slate is not None and slate.is_left_out(X)) else None
 
 
 def _drawn(

@@ -27,7 +27,7 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.values import are_same
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
-from torch_kbandits.candidates.timed import timed, untimed
+from torch_kbandits.candidates.timed import check_offered, timed, untimed
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
@@ -422,6 +422,8 @@ def _check_candidates(config: BanditConfig) -> None:
     """Refuse a rule that cannot choose among such candidates under such kernels, and kernels that do not fit."""
     candidates, rule, batches = untimed(config.candidates), config.rule, config.batches
     level, now = config.start.regularization, torch.zeros(1, dtype=torch.float64)
+    if config.learning is not None and len(config.learning.initial):
+        check_offered("initial", candidates, config.learning.initial)
     if rule.num_stages and not candidates.is_finite:
         raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
     if config.constraints and candidates.is_split:

@@ -26,7 +26,7 @@ from torch_kbandits.candidates import Arms, ArmSource, Box, Configurations, Cont
 from torch_kbandits.candidates.arms import MappedFile
 from torch_kbandits.errors import KernelBanditError
 from torch_kbandits.observations import columns, ledger
-from torch_kbandits.priors import families
+from torch_kbandits.priors import families, runs
 
 #: Tensors of more numbers are told apart by a fingerprint: nobody would read them.
 _MOST_WRITTEN = 64
@@ -71,7 +71,7 @@ def _kinds(is_one: Callable[[type], bool], *modules: ModuleType) -> dict[str, ty
 #: Kernels, means and constraints, each made again by its attributes: no constructor makes more numbers than were saved.
 _MODULES = _kinds(
     lambda kind: issubclass(kind, torch.nn.Module),
-    *(kernels, own_kernels, botorch_kernels, means, constraints, botorch_constraints),
+    *(kernels, own_kernels, botorch_kernels, means, runs, constraints, botorch_constraints),
 ) | {"ModuleList": torch.nn.ModuleList}
 #: The rest by constructors, which check their words: the dataclasses of this package by their fields.
 _KINDS: dict[str, type] = (

@@ -69,6 +69,14 @@ def untimed(candidates: Candidates) -> Candidates:
     return candidates.untimed if isinstance(candidates, Timed) else candidates
 
 
+def column_names(candidates: Candidates) -> tuple[str, ...]:
+    """Return the names of the columns of points: of the time, of contexts and then of the action."""
+    space, time = untimed(candidates), ("time",) if candidates.is_timed else ()
+    contexts, d = space.context_dim, space.example.shape[-1]
+    plain = [f"context {i + 1}" for i in range(contexts)] + [f"x{i + 1}" for i in range(d - contexts)]
+    return *time, *(name or other for name, other in zip(space.names or [""] * d, plain, strict=True))
+
+
 def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None = None) -> Listing | None:
     """Return the finite set of actions that stay, or that a round brought, of which points (A, d) may be known already.
 
@@ -89,6 +97,15 @@ def listing_of(candidates: Candidates, brought: Any = None, arms: Tensor | None 
         return None
     actions = own._checked_actions("candidates", brought) if arms is None else arms[:, candidates.context_dim :]
     return Listing(len(actions), names_of(brought), lambda rows: actions[rows])
+
+
+def check_offered(name: str, candidates: Candidates, x: Any) -> None:
+    """Refuse what is asked for in rounds to come if candidates do not stay, or it is not among them."""
+    if not candidates.is_lasting:
+        raise InputError(f"{name}= are of candidates that stay: leave it out with contexts, and tell past rewards.")
+    offered = candidates.offers(points := candidates.points(x, None, 0.0))
+    for row in (~offered).nonzero().flatten().tolist():
+        raise InputError(f"{name}[{row}] is none of the candidates: {points[row].tolist()}.")
 
 
 def table_of(candidates: Candidates) -> Arms:

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
+from gpytorch.kernels import AdditiveKernel, IndexKernel, Kernel, ProductKernel, ScaleKernel
 from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
@@ -35,8 +35,10 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
         if (apart := _apart(X)) is not None:
             values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
             return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
-    is_plain = is_flat and type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
-    if not is_plain and not _is_composed(kernel):
+    is_plain = (
+        (is_flat or type(kernel) is IndexKernel) and type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
+    )
+    if not is_plain and not _is_composed(kernel) and type(kernel) is not IndexKernel:
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way.
     columns = cast(Tensor | None, kernel.active_dims)
@@ -78,6 +80,9 @@ def _evaluated(kernel: Kernel, X: Tensor, others: Tensor) -> Tensor:
     if type(kernel) in (AdditiveKernel, ProductKernel):
         together = torch.add if type(kernel) is AdditiveKernel else torch.mul
         return reduce(together, (gram(part, X, others) for part in cast(Iterable[Kernel], kernel.kernels)))
+    if type(kernel) is IndexKernel and not kernel.batch_shape:  # whose lazy tensor cannot have no rows
+        rows, columns = X.squeeze(-1).long(), others.squeeze(-1).long()
+        return cast(Tensor, kernel.covar_matrix.to_dense())[rows.unsqueeze(-1), columns.unsqueeze(-2)]
     return to_dense(cast(Tensor, kernel.forward(X, others, diag=False)))
 
 
@@ -89,6 +94,8 @@ def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tenso
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
     known = known_formula(kernel, X.shape[1]) if X.dim() == 2 else None
+    if known is None and any(type(part) is IndexKernel for part in kernel.modules()):
+        return gram(kernel, X.unsqueeze(-2)).squeeze((-2, -1))
     if known is None or not on_cpu_without_grad(X):
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     return torch.from_numpy(kernel_loops.variances(known, _array(X))).to(X.dtype)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from torch_kbandits.plotting.plays import pareto_front as pareto_front
     from torch_kbandits.plotting.plays import plot_front as plot_front
     from torch_kbandits.plotting.posterior import plot_dictionary as plot_dictionary
+    from torch_kbandits.plotting.posterior import plot_importance as plot_importance
     from torch_kbandits.plotting.posterior import plot_line as plot_line
     from torch_kbandits.plotting.posterior import plot_plane as plot_plane
     from torch_kbandits.plotting.progress import Progress as Progress

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Configurations
-from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.candidates.timed import column_names, untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import coordinate_names, moments
+from torch_kbandits.plotting.section import moments
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
@@ -32,7 +32,7 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
-    names = coordinate_names(bandit)[int(bandit.candidates.is_timed) :]
+    names = column_names(bandit.candidates)[int(bandit.candidates.is_timed) :]
     width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
     parts: list[tuple[str, list[Any]]] = [("round", history.rounds.tolist())]
     if history.times is not None:

@@ -199,6 +199,25 @@ def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any
 # ---------------------------------------------------------------- inside
 
 
+def plot_importance(bandit: Bandit, *, confidence: float = 0.9, ax: Any = None, **words: Any) -> Any:
+    """Draw what share of the posterior mean's variance each parameter explains; return the figure of matplotlib.
+
+    Dark bars are of first order, light ones total; lines are where functions drawn from the posterior have them, with a
+    probability of ``confidence``. ``words`` and errors are those of ``Bandit.importance``, as is the cost.
+    """
+    found = bandit.importance(**words)
+    order = found.total.argsort()
+    ax = style.new_figure(6.0, 1.2 + 0.5 * len(order)).subplots() if ax is None else ax
+    bars = (("total", found.total, 0.35, -0.18), ("first order", found.first_order, 1.0, 0.18))
+    for (name, shares, alpha, shift), ends in zip(bars, reversed(found.interval(confidence)), strict=True):
+        places = (torch.arange(len(order)) + shift).numpy()
+        ax.barh(places, shares[order].numpy(), 0.34, color=POSTERIOR, alpha=alpha, label=name)
+        ax.hlines(places, *ends[:, order].numpy(), color=PLAYED, linewidth=1.4)
+    ax.set_yticks(range(len(order)), [found.names[place] for place in order.tolist()])
+    style.legend_below(ax)
+    return style.labelled(ax, "share of the variance", "")
+
+
 def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield what to draw, in order: the kind, points (k, d) and their strength (k,), 1 on the section in full."""
     X, kernel = bandit.history.X, cast(Kernel, bandit.model.covar_module)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, ContextualActions
-from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.candidates.timed import column_names, untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.observations.columns import Number
@@ -75,7 +75,7 @@ class Section:
         candidates: Any,
         bounds: Tensor | None,
     ) -> None:
-        self._bandit, self.names = bandit, coordinate_names(bandit)
+        self._bandit, self.names = bandit, column_names(bandit.candidates)
         self.columns = tuple(map(self._column, coordinates))
         if len(set(self.columns)) != len(self.columns):
             raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
@@ -169,11 +169,3 @@ class Section:
                 "Nothing was learned yet, and actions differ from round to round: give at=, a whole point."
             )
         return own.points(middle.to(example).to(own.device), context, max(self._bandit.now, 0.0)).to(own.device)
-
-
-def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
-    """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
-    candidates, time = untimed(bandit.candidates), ("time",) if bandit.candidates.is_timed else ()
-    contexts, d = candidates.context_dim, candidates.example.shape[-1]
-    plain = [f"context {i + 1}" for i in range(contexts)] + [f"x{i + 1}" for i in range(d - contexts)]
-    return *time, *(name or other for name, other in zip(candidates.names or [""] * d, plain, strict=True))

@@ -231,7 +231,7 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
                 "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
                 "these columns at all, give more rewards, or another kernel.",
             )
-        scales = _length_scales(kernel, range(X.shape[-1]))
+        scales = length_scales(kernel, range(X.shape[-1]))
         faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
         said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
     # A wider prior says that there may be no noise.
@@ -290,7 +290,7 @@ def _fault(columns: Sequence[int], value: float, constraint: Interval, kernel: K
     return None
 
 
-def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Sequence[int], float, Interval]]:
+def length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Sequence[int], float, Interval]]:
     """Yield the length scales of a kernel that sees these columns, with their columns, values and constraints."""
     if isinstance(kernel, ScaleKernel):  # whose columns are those of its base, which does not choose again
         kernel = kernel.base_kernel
@@ -304,10 +304,10 @@ def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Seq
             own = tuple(column for column, group in zip(columns, groups, strict=True) if group == number)
             yield own, value, cast(Interval, kernel.raw_lengthscale_constraint)
     elif isinstance(kernel, SpaceTimeKernel):
-        yield from _length_scales(kernel.time_kernel, columns[:1])
-        yield from _length_scales(kernel.space_kernel, columns[1:])
+        yield from length_scales(kernel.time_kernel, columns[:1])
+        yield from length_scales(kernel.space_kernel, columns[1:])
     else:
         for part in kernel.children():
             for each in part if isinstance(part, torch.nn.ModuleList) else (part,):
                 if isinstance(each, Kernel):
-                    yield from _length_scales(each, columns)
+                    yield from length_scales(each, columns)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from gpytorch.constraints import Interval
@@ -17,6 +17,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors.prior import PriorMean, own_mean
+from torch_kbandits.priors.runs import priors_of
 
 __all__ = ["Balancing", "Elimination", "Family", "FamilyRule", "ModelSpec", "Prediction", "Sampling", "Trials"]
 __all__ += ["of_length_scales", "shrinking_scales"]
@@ -123,6 +124,20 @@ class Family:
             checks.instance(f"variants[{number}]", variant, ModelSpec, "a ModelSpec(kernel=...)")
         checks.instance("rule", self.rule, FamilyRule, "a rule such as Sampling() or Balancing()")
         object.__setattr__(self, "variants", tuple(self.variants))
+
+    @classmethod
+    def from_runs(
+        cls, runs: Sequence[Any], kernel: Kernel | None = None, *, rule: "FamilyRule | None" = None, seed: int = 0
+    ) -> "Family":
+        """Return three hypotheses: ``Prior.from_runs``; kernel and λ of the runs, with a constant mean; their units.
+
+        The last has the kernel that a fit starts from. So a past that misleads is found out by the rewards. Arguments,
+        errors and cost are those of ``Prior.from_runs``, but for the rule, ``Prediction()`` unless given, for which no
+        regret bound is known; ``Balancing()`` has one, and learns later whom to believe.
+        """
+        priors = priors_of(runs, kernel, seed)
+        variants = (ModelSpec(each.kernel, each.regularization, mean=each.mean) for each in priors)
+        return cls(tuple(variants), Prediction() if rule is None else rule)
 
 
 def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:

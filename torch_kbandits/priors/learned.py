@@ -19,13 +19,10 @@ from torch_kbandits.observations.history import rewards
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
-from torch_kbandits.priors.units import Units, column_spans, default_kernel, floor_below
+from torch_kbandits.priors.units import FIRST_NOISE, Units, column_spans, default_kernel, floor_below
 
 #: The deviation of log λ under its prior where rewards may be all noise, as clicks are, or have none, as labels.
 _UNKNOWN_SPREAD = 3.0
-
-#: The share of the variance of rewards that is taken for noise before anything is fitted.
-_FIRST_NOISE = 0.1
 
 
 class LastFit(NamedTuple):
@@ -75,6 +72,10 @@ class LearnedPrior:
             it, under which rewards without noise are taken for such with some; 3 where there may be none, or much.
             Unless given 3 in contexts and of rewards that all are 0 or 1, else 1.
 
+        initial: points asked for first, in this order, such as those that were best in past runs: rows of arms or of a
+            box, (k, d), or configurations. Then points are spread until there are ``num_initial`` rewards. One that may
+            not be played when its turn comes is left out. Not with contexts or actions that differ by round.
+
     A fit goes on from where the last one ended, but for the first after a restart.
 
     Cost of a fit: O(n³) for each of at most about 10,000 / n evaluations, of the first for some hundreds, n at most 400
@@ -91,6 +92,7 @@ class LearnedPrior:
     refit_share: float = 0.25
     background: bool = False
     noise_spread: float | None = None
+    initial: Sequence[Any] | Tensor = ()
 
     def __post_init__(self) -> None:
         if self.kernel is not None:
@@ -135,7 +137,7 @@ class LearnedPrior:
         """Return the prior before any fit, in units of rewards or as if their deviation were 1; see ``fitted``."""
         units = Units(spans=spans if self.kernel is None else None) if units is None else units
         kernel, noise = self._given(units, len(spans), groups, context_dim)
-        return self._of_rewards(units, kernel, _FIRST_NOISE if noise is None else noise, self.mean)
+        return self._of_rewards(units, kernel, FIRST_NOISE if noise is None else noise, self.mean)
 
     def fitted(
         self,

@@ -126,6 +126,7 @@ class MarginalPosterior:
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
         self.kernel = self.joint = kernel
+        self._others: tuple[MarginalPosterior, ...] = ()
         self.parameters, self.bounds = get_parameters_and_bounds(kernel, requires_grad=True)
         self._priors: dict[str, Any] = {}
         if regularization is None:
@@ -178,7 +179,7 @@ class MarginalPosterior:
 
     def __call__(self) -> Tensor:
         """Return the log density of rewards and parameters, 0-dim."""
-        value = self.density()
+        value = self.density_of_all()
         for _, module, prior, closure, _ in self.kernel.named_priors():
             value = value + prior.log_prob(closure(module)).sum()
         for name, log_prior in self._priors.items():
@@ -204,6 +205,17 @@ class MarginalPosterior:
         quadratic = targets.square().sum() - explained.square().sum()
         logarithms = noise.log().sum() + 2.0 * factor.diagonal().log().sum() + len(y) * math.log(2.0 * math.pi)
         return -0.5 * (quadratic + logarithms + (left / noise).sum()) + constant
+
+    def density_of_all(self) -> Tensor:
+        """Return the sum of this density and those of others that share kernel and λ, 0-dim."""
+        return torch.stack([self.density(), *(other.density() for other in self._others)]).sum()
+
+    def sharing(self, others: "Sequence[MarginalPosterior]") -> "MarginalPosterior":
+        """Return this posterior, from now on with the rewards of others of the same kernel, each with its own mean."""
+        self._others = tuple(others)
+        for other in others:
+            other._log_noise = self._log_noise
+        return self
 
     def bounded(self, other: "MarginalPosterior") -> float:
         """Bound the density from now on, through a dictionary chosen under the kernel as it is and another's λ.
@@ -275,7 +287,7 @@ class MarginalPosterior:
         for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
-                lower = value.detach().clamp_max(0.0) - _REACH
+                lower = value.detach().flatten().clamp_max(0.0) - _REACH
             reached[name] = lower, torch.inf if upper is None else upper
         return reached
 

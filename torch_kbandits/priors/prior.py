@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +50,27 @@ class Prior:
             checks.keep(self, floor=checks.finite_number)
         object.__setattr__(self, "mean", own_mean(self.mean))
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
+
+    @classmethod
+    def from_runs(cls, runs: Sequence[Any], kernel: Kernel | None = None, *, seed: int = 0) -> "Prior":
+        """Return the prior that past runs of like tasks say: transfer learning, a warm start.
+
+        Kernel and λ are shared and fitted by the sum of the marginal likelihoods, each run with a level of its own. The
+        mean is what runs have in common, a posterior mean, if each is better predicted by the others with it than
+        without; then kernel and λ are of what the others leave. The prior variance contains that of levels.
+
+        Args:
+            runs: bandits, their histories, without a column of time, or pairs (X, Y), n >= 2 rewards each.
+            kernel: as in ``LearnedPrior``.
+            seed: of the points from which the fit starts.
+
+        Source: Swersky, Snoek and Adams, NeurIPS 2013, multi-task Bayesian optimisation. Differs: one function is
+        shared, as far as it predicts a run left out. Cost: O(R u³) for some hundred evaluations, R runs of u distinct
+        points, of which at most 400 and 2,000 in all are used.
+        """
+        from torch_kbandits.priors.runs import priors_of
+
+        return priors_of(runs, kernel, seed)[0]
 
 
 class FunctionMean(Mean):

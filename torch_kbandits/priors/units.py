@@ -32,6 +32,9 @@ _MOST_DEVIATIONS = 5.0
 #: The least and the largest deviation of rewards whose square is far from underflow and overflow.
 _SCALES = 1e-140, 1e140
 
+#: The share of the variance of rewards that is taken for noise before anything is fitted.
+FIRST_NOISE = 0.1
+
 #: The least length scale, as in BoTorch; and the variance of the level of a trend, in that of a slope over a range:
 #: columns of a normal distribution have a deviation of a fifth of their range.
 _SHORTEST, _OFFSET = 0.025, 0.04
