@@ -1,19 +1,35 @@
 """When to stop: how much better than what would be used now anything can still be."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, UpperConfidenceRule
+from torch_kbandits.acquisition import (
+    ArmPosterior,
+    Domain,
+    ExpectedImprovementRule,
+    ThompsonRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.bandit.choices import playable_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
-from torch_kbandits.confidence import Width
+from torch_kbandits.candidates import ArmSource
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.confidence import (
+    Guarantee,
+    SparQWidth,
+    Width,
+    cumulative_regret_bound,
+    cumulative_regret_of_draws,
+    dictionary_size_bound,
+)
 from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Restart, SlidingWindow
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
@@ -86,6 +102,32 @@ def largest_expected_improvement(config: BanditConfig, state: State, domain: Dom
     domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
     ahead.choose(rule, torch.zeros(()), seed_for(config.seed, state.round, "improvement"), domain)
     return math.exp(ahead.best_score())
+
+
+def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variation_budget: float | None) -> Guarantee:
+    """Return a theorem's guarantee with its bounds on regret and dictionary, where nothing that it assumes fails."""
+    width, surrogate, rounds = cast(Width, config.width), state.surrogate, state.ledger.num_observations
+    if guarantee.holds is False or not rounds:
+        return guarantee
+    memory, rule, regret, arms = config.memory, config.acquisition, None, untimed(config.candidates)
+    sized = {SlidingWindow: "size", Restart: "period"}.get(type(memory))
+    is_by_rounds = state.clock.kind in (None, "rounds") and state.round == rounds and not state.ledger.num_forgotten
+    others = config.constraints, config.objective, config.family, config.memories, config.trigger
+    is_known = not any(others) and (not memory or (sized and is_by_rounds))
+    source: ArmSource | None = getattr(arms, "source", None)
+    if isinstance(rule, UpperConfidenceRule) and (is_known or isinstance(width, SparQWidth)):
+        regret = cumulative_regret_bound(
+            width,
+            surrogate,
+            rounds=rounds,
+            num_inducing=len(surrogate.inducing_points),
+            memory_size=None if sized is None else math.ceil(min(getattr(memory, sized), rounds)),
+            variation_budget=variation_budget,
+        )
+    elif isinstance(rule, ThompsonRule) and is_known and source is not None:
+        regret = cumulative_regret_of_draws(width, surrogate, rounds=rounds, num_arms=len(source))
+    size = dictionary_size_bound(width, surrogate, config.dictionary, rounds=rounds)
+    return replace(guarantee, regret=regret, dictionary_size=size)
 
 
 def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confidence: float, seed: int) -> float:
