@@ -44,6 +44,7 @@ BENCHMARKS = {
     "optuna_suggestions": "optuna_suggestions",
     "serving": "serving",
     "context_fits": "context_fits",
+    "stopping": "stopping",
 }
 
 #: One measurement, as JSON has it.
