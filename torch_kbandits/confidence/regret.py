@@ -137,7 +137,7 @@ def _ratio(width: BKBWidth | EKUCBWidth, level: float) -> float:
 
 
 def _largest_gain(gain: Any, number: int, level: float) -> float | None:
-    """Return γ of so many observations; None if that is not known beforehand."""
+    """Return γ of so many observations; None if what stands for it knows only those that were made."""
     if isinstance(gain, RealizedGain) or number > getattr(gain, "horizon", number):
         return None
     noise = torch.tensor(level, dtype=torch.float64)
