@@ -33,25 +33,24 @@ def _rules(scale: float, every: int) -> dict[str, StopWhen]:
 
 
 @benchmark(rounds=12, seeds=1)
-def stopping(rounds: int = 60, seeds: int = 5, every: int = 5, parts: Parts | None = None) -> Found:
+def stopping(rounds: int = 60, seeds: int = 10, every: int = 5, parts: Parts | None = None) -> Found:
     """Play GP-UCB, β = 2, with the prior known and learned, and ask each rule every few rounds until it says stop."""
     found, kept = list[Measurement](), parts or Parts()
     for seed in tqdm(range(seeds), "stopping"):
         for problem, prior in product(PROBLEMS, ("known", "learned")):
             measure = partial(_played, problem, prior, rounds, seed, every)
             found.append(kept.measured({"problem": problem, "prior": prior, "seed": seed}, measure))
-    names = [*_rules(1.0, every)]
-    rows = [
-        _row(problem, prior, rule, found) for problem in PROBLEMS for prior in ("known", "learned") for rule in names
-    ]
+    names = [*_rules(1.0, every), "half the rounds"]
+    rows = [_row(*key, found) for key in product([*PROBLEMS, "all"], ("known", "learned"), names)]
     columns = ["problem", "prior", "rule", "stopped", "after rounds", "regret then", "at the end", "within"]
     title = f"Runs of {rounds} rounds; regret in % of the range of the function, means"
     return [Table(title, columns, rows)], found
 
 
 def _row(problem: str, prior: str, rule: str, found: list[Measurement]) -> list[str]:
-    runs = chosen(found, problem=problem, prior=prior)
-    stops = [(run["stops"][rule], run["regrets"]) for run in runs if run["stops"][rule] is not None]
+    runs = chosen(found, prior=prior, **({} if problem == "all" else {"problem": problem}))
+    ends = [(run["stops"].get(rule, len(run["regrets"]) // 2), run["regrets"]) for run in runs]
+    stops = [(at, regrets) for at, regrets in ends if at is not None]
     if not stops:
         return [problem, prior, rule, f"0 of {len(runs)}", "–", "–", "–", "–"]
     then, last = ([100.0 * regrets[at - 1] for at, regrets in stops], [100.0 * regrets[-1] for _, regrets in stops])

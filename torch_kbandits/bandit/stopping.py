@@ -8,24 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import (
-    ArmPosterior,
-    Domain,
-    ExpectedImprovementRule,
-    ThompsonRule,
-    UpperConfidenceRule,
-)
+from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.choices import playable_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
-from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.confidence import (
-    Guarantee,
-    Width,
-    cumulative_regret_bound,
-    dictionary_size_bound,
-)
+from torch_kbandits.confidence import Guarantee, Width, cumulative_regret_bound, dictionary_size_bound
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.selection import FantasyPosterior, Surrogate
@@ -129,7 +117,7 @@ def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variat
             num_inducing=len(surrogate.inducing_points),
             memory_size=None if span is None else math.ceil(min(span, rounds)),
             variation_budget=variation_budget,
-            num_arms=len(cast(ArmSource, source)) if draws else None,
+            num_arms=None if source is None or not draws else len(source),
         )
     return replace(guarantee, regret=regret, dictionary_size=size)
 

@@ -162,8 +162,7 @@ class KernelBanditStoppingStrategy(BaseGlobalStoppingStrategy):
 
     def _should_stop_optimization(self, experiment: Experiment) -> tuple[bool, str]:
         """Say whether to stop, and why."""
-        spec = self.strategy.nodes_by_name[BANDIT_NODE].generator_spec
-        spec.fit(experiment=experiment)
+        (spec := self.strategy.nodes_by_name[BANDIT_NODE].generator_spec).fit(experiment=experiment)
         return cast(BanditAdapter, spec.fitted_adapter).says(self.stop), f"{self.stop!r} of the bandit says so."
 
 
