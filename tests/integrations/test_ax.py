@@ -19,9 +19,18 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from problems import rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits import EmptyHistoryError, InputError, LearnedPrior, LinearGrowth, Prior, confidence, memory
+from torch_kbandits import (
+    EmptyHistoryError,
+    InputError,
+    LearnedPrior,
+    LinearGrowth,
+    Prior,
+    StopWhen,
+    confidence,
+    memory,
+)
 from torch_kbandits.errors import DamagedFileError
-from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+from torch_kbandits.integrations.ax import KernelBanditStoppingStrategy, kernel_bandit_strategy, recommend
 from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
 
 FIXED = {"prior": Prior(rbf(0.2, 1.0), 0.01), "initialization_trials": 3}
@@ -488,3 +497,20 @@ def test_whatever_its_settings_a_saved_experiment_goes_on_as_it_would_have(name,
     client.get_next_trials(1)  # one is pending
     client.save_to_json_file(path)
     assert further(Client.load_from_json_file(path)) == further(client)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_experiment_ends_where_its_bandit_says(sign):
+    client = client_of(UNIT, "score" if sign > 0.0 else "-score", prior=Prior(rbf(0.3, 1.0), 0.01), candidates=GRID)
+    strategy, experiment = client._generation_strategy, client._experiment
+    rounds, stopping = 0, KernelBanditStoppingStrategy(StopWhen(regret=0.3), strategy)
+    assert stopping.should_stop_optimization(experiment)[0] is False
+    while not stopping.should_stop_optimization(experiment)[0]:
+        assert (rounds := rounds + 1) < 40
+        play(client, lambda x: sign * (1.0 - (x - 0.3) ** 2), 1)
+    assert rounds >= 5  # after the first trials
+    assert abs(recommend(client)["x"] - 0.3) <= 0.3**0.5
+    client.get_next_trials(1)
+    assert "pending" in stopping.should_stop_optimization(experiment)[1]
+    with pytest.raises(InputError, match="StopWhen"):
+        KernelBanditStoppingStrategy(7, strategy)

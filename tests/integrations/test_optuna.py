@@ -16,10 +16,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 from studies import bandit_of, network, parameters, peak, play, quick, study_with
 
-from torch_kbandits import EmptyHistoryError, InfeasibleError, InputError, LearnedPrior
+from torch_kbandits import EmptyHistoryError, InfeasibleError, InputError, LearnedPrior, StopWhen
 from torch_kbandits.algorithms import GPEI
 from torch_kbandits.errors import KernelBanditWarning
-from torch_kbandits.integrations.optuna import KernelBanditSampler
+from torch_kbandits.integrations.optuna import KernelBanditSampler, StopStudyWhen
 from torch_kbandits.memory import SlidingWindow, TemporalPrior
 from torch_kbandits.priors import default_kernel
 
@@ -599,3 +599,25 @@ def test_of_several_objectives_no_dominated_trial_is_recommended(seed):
     front = study.best_trials
     finite = [trial.number for trial in front if all(map(math.isfinite, trial.values))]
     assert study.sampler.recommend(study).number in (finite or [trial.number for trial in front])
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_study_ends_where_its_bandit_says(direction):
+    sign, stop = 1.0 if direction == "maximize" else -1.0, StopWhen(regret=0.2, beta=1.0)
+    study = study_with(quick(), direction=direction)
+    asked, rule = [], StopStudyWhen(lambda bandit: bool(asked.append(bandit) or stop(bandit)))
+    study.optimize(lambda trial: sign * 10.0 * peak(trial), n_trials=30, callbacks=[rule])
+    assert 4 <= len(study.trials) < 30
+    assert asked[-1].num_observations == len(study.trials)
+    assert asked[-1].regret_bound(beta=1.0) <= 0.2
+    assert -sign * study.best_value <= 0.5
+
+
+def test_stopping_asks_a_sampler_of_ours():
+    with pytest.raises(InputError, match="KernelBanditSampler"):
+        StopStudyWhen(StopWhen(regret=1.0))(optuna.create_study(), optuna.trial.create_trial(value=0.0))
+    with pytest.raises(InputError, match="StopWhen"):
+        StopStudyWhen(0.1)  # pyright: ignore[reportArgumentType]
+    study = study_with(quick())
+    study.optimize(lambda trial: 1.0, n_trials=2, callbacks=[StopStudyWhen(lambda bandit: True)])
+    assert len(study.trials) == 2

@@ -35,7 +35,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import Categorical, Float, InputError, Integer, KernelBanditWarning, StateMismatchError
+from torch_kbandits import (
+    Categorical,
+    Float,
+    InputError,
+    Integer,
+    KernelBanditWarning,
+    StateMismatchError,
+    StopWhen,
+)
 from torch_kbandits.algorithms import GPTS
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
@@ -512,3 +520,22 @@ def test_splits_that_are_drawn_anew_and_bad_words_are_refused_before_anything_is
     with pytest.raises(InputError, match="needs a random_state"):
         kept(tmp_path, random_state=None)
     assert Counted.fits == 0
+
+
+def test_a_search_ends_where_its_bandit_says():
+    whole = searched(num_initial=4)
+    asked, seen = [], []
+
+    def stop(bandit):
+        asked.append(bandit.num_observations)
+        seen.append(bandit.largest_expected_improvement())
+        return len(asked) == 2
+
+    search = searched(num_initial=4, stop=stop)
+    assert asked == [4, 5]
+    assert np.isfinite(seen).all()
+    assert search.cv_results_["params"] == whole.cv_results_["params"][:5]
+    assert clone(search).get_params()["stop"] is stop
+    assert len(searched(num_initial=4, stop=StopWhen(no_better_by=1e9)).cv_results_["params"]) == 4
+    with pytest.raises(InputError, match="stop must be a function"):
+        searched(stop=0.1)

@@ -111,7 +111,10 @@ def test_contexts_boxes_and_learned_priors():
     mean, variance = (each.squeeze(-1) for each in (lambda p: (p.mean, p.variance))(bandit.model.posterior(joint)))
     edge = BETA * variance.sqrt()
     expected = (mean + edge).max() - (mean - edge)[int(mean.argmax())]
-    assert bandit.regret_bound(context=context) == pytest.approx(float(expected.detach()), rel=1e-9)
+    bound = bandit.regret_bound(context=context)
+    assert bound == pytest.approx(float(expected.detach()), rel=1e-9)
+    assert StopWhen(regret=1.001 * bound)(bandit, context=context)
+    assert not StopWhen(regret=0.999 * bound)(bandit, context=context)
     box = bandit_of(candidates=kb.Box([[0.0, 0.0], [1.0, 1.0]]))
     box.run(lambda x: -(x - 0.3).square().sum(), 8)
     grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 21, dtype=DOUBLE)] * 2)
@@ -131,6 +134,7 @@ def test_what_does_not_fit_says_what_to_do():
         {"regret": -1.0},
         {"regret": 1.0, "confidence": 1.0},
         {"regret": 1, "every": 0},
+        {"no_better_by": 1.0, "beta": 2.0},
     ):
         with pytest.raises(kb.InputError):
             StopWhen(**words)  # pyright: ignore[reportArgumentType]
@@ -138,7 +142,7 @@ def test_what_does_not_fit_says_what_to_do():
     played(bandit, drawn(0), 3)
     with pytest.raises(kb.InputError, match="give beta"):
         bandit.regret_bound()
-    assert bandit.regret_bound(beta=1.0) > 0.0
+    assert StopWhen(regret=1.0, beta=0.7).measured(bandit) == {"regret": bandit.regret_bound(beta=0.7)}
     with pytest.raises(kb.InputError, match="one point"):
         bandit.regret_bound(ARMS[:2])
     with pytest.raises(kb.InputError, match="one of the candidates"):

@@ -555,3 +555,19 @@ def test_propensities_are_answered_and_kept_over_a_crash(tmp_path):
         answer = served.answer("ask", {"key": "a"}).get("propensities")
         assert (answer if says is None else answer[0]) == says
         served.close()
+
+
+def test_it_says_when_to_stop(service):
+    request = {"regret": 0.5, "no_better_by": 0.1}
+    assert service.answer("stop", request) == {"stop": False, "no_better_by": None, "regret": None}
+    service.answer("tell", {"rows": [0, 1, 2], "y": [0.1, 0.2, 0.3]})
+    bandit = service.bandit
+    bound, gain = bandit.regret_bound(), bandit.largest_expected_improvement()
+    assert service.answer("stop", request) == {"stop": False, "no_better_by": gain, "regret": bound}
+    assert service.answer("stop", {"regret": 1.01 * bound}) == {"stop": True, "regret": bound}
+    likely = service.answer("stop", {"regret": 0.5, "confidence": 0.9})["regret"]
+    assert likely == bandit.regret_bound(confidence=0.9)
+    with pytest.raises(InputError, match="Give regret"):
+        service.answer("stop", {})
+    with pytest.raises(InputError, match="a field must be"):
+        service.answer("stop", {"every": 2})

@@ -19,6 +19,7 @@ from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.importance import Importance, importance_of
 from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.stopping import with_bounds
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
@@ -153,14 +154,18 @@ class BanditReports:
         """The multiplier of the posterior standard deviation in force now, 0-dim."""
         return self.width(self._state.surrogate)
 
-    def guarantee(self, *, check: bool = False) -> Guarantee:
+    def guarantee(self, *, check: bool = False, variation_budget: float | None = None) -> Guarantee:
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown, as is whether a dictionary is accurate where its rule
-        promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice.
+        promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice. Unless an
+        assumption fails it has the theorem's bounds on ``regret``, see ``cumulative_regret_bound``, and
+        ``dictionary_size``. Under a memory the former needs ``variation_budget``, at least Σ_t ‖f_{t+1} − f_t‖_k.
         """
+        budget = checks.optional(checks.non_negative)("variation_budget", variation_budget)
         ratio = self.pending_variance_ratio() if self._config.batches is None else 1.0
-        return guarantee(self._config, self._spec.prior, self._state, ratio, self._quality(check))
+        found = guarantee(self._config, self._spec.prior, self._state, ratio, self._quality(check))
+        return with_bounds(found, self._config, self._state, budget)
 
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.

@@ -1,18 +1,19 @@
 """When to stop: how much better than what would be used now anything can still be."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, UpperConfidenceRule
+from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.choices import playable_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
-from torch_kbandits.confidence import Width
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.confidence import Guarantee, Width, cumulative_regret_bound, dictionary_size_bound
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.selection import FantasyPosterior, Surrogate
@@ -28,6 +29,7 @@ class StopWhen:
     Args:
         regret: stop once ``Bandit.regret_bound`` is at most this, in reward units: with the width in force, and so with
             the certainty of its theorem where that holds.
+        beta: another multiplier of σ in that bound, as for algorithms without a width.
         confidence: with it the posterior probability, in (0, 1), that the regret is at most ``regret``, from draws.
         no_better_by: stop once no candidate is expected to be better than the one recommended by more than this: once
             the largest expected improvement, in reward units, is at most that.
@@ -43,20 +45,28 @@ class StopWhen:
     confidence: float | None = None
     no_better_by: float | None = None
     every: int = 1
+    beta: float | None = None
 
     def __post_init__(self) -> None:
-        sizes = dict.fromkeys(("regret", "no_better_by"), checks.optional(checks.non_negative))
+        sizes = dict.fromkeys(("regret", "no_better_by", "beta"), checks.optional(checks.non_negative))
         checks.keep(self, **sizes, confidence=checks.optional(checks.open_unit_interval), every=checks.positive_integer)
-        if self.regret is None and (self.no_better_by is None or self.confidence is not None):
-            raise InputError("Give regret, no_better_by or both; confidence is that of regret.")
+        if self.regret is None and (self.no_better_by is None or (self.confidence, self.beta) != (None, None)):
+            raise InputError("Give regret, no_better_by or both; confidence and beta are those of regret.")
 
-    def __call__(self, bandit: Any) -> bool:
-        """Say whether a ``Bandit`` is to stop now."""
+    def __call__(self, bandit: Any, **asked: Any) -> bool:
+        """Say whether a ``Bandit`` is to stop now; ``context``, ``candidates`` and ``time`` are as in its ``ask``."""
         if bandit.round % self.every:
             return False
-        if self.no_better_by is not None and bandit.largest_expected_improvement() > self.no_better_by:
-            return False
-        return self.regret is None or bandit.regret_bound(confidence=self.confidence) <= self.regret
+        return all(found <= getattr(self, name) for name, found in self.measured(bandit, **asked).items())
+
+    def measured(self, bandit: Any, **asked: Any) -> dict[str, float]:
+        """Return what is compared with ``regret`` and ``no_better_by``, by these names, of what was given."""
+        found = {}
+        if self.no_better_by is not None:
+            found["no_better_by"] = bandit.largest_expected_improvement(**asked)
+        if self.regret is not None:
+            found["regret"] = bandit.regret_bound(beta=self.beta, confidence=self.confidence, **asked)
+        return found
 
 
 def regret_bound(
@@ -86,6 +96,30 @@ def largest_expected_improvement(config: BanditConfig, state: State, domain: Dom
     domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
     ahead.choose(rule, torch.zeros((), dtype=torch.float64), seed_for(config.seed, state.round, "improvement"), domain)
     return math.exp(ahead.best_score())
+
+
+def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variation_budget: float | None) -> Guarantee:
+    """Return a theorem's guarantee with its bounds on regret and dictionary, where nothing that it assumes fails."""
+    width, surrogate, rounds = cast(Width, config.width), state.surrogate, state.ledger.num_observations
+    if guarantee.holds is False or not rounds:
+        return guarantee
+    size, regret = dictionary_size_bound(width, surrogate, config.dictionary, rounds=rounds), None
+    memory, rule, source = config.memory, config.acquisition, getattr(untimed(config.candidates), "source", None)
+    is_plain = not (config.constraints or config.objective or config.family or config.memories or config.trigger)
+    is_by_rounds = state.clock.kind in (None, "rounds") and state.round == rounds and not state.ledger.num_forgotten
+    span = None if memory is None else memory.span or 0.0 if is_by_rounds else 0.0
+    draws = isinstance(rule, ThompsonRule) and source is not None
+    if is_plain and (draws or isinstance(rule, UpperConfidenceRule)):
+        regret = cumulative_regret_bound(
+            width,
+            surrogate,
+            rounds=rounds,
+            num_inducing=len(surrogate.inducing_points),
+            memory_size=None if span is None else math.ceil(min(span, rounds)),
+            variation_budget=variation_budget,
+            num_arms=None if source is None or not draws else len(source),
+        )
+    return replace(guarantee, regret=regret, dictionary_size=size)
 
 
 def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confidence: float, seed: int) -> float:

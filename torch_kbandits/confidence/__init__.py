@@ -14,6 +14,7 @@ from torch_kbandits.confidence.gain import (
     window_size,
 )
 from torch_kbandits.confidence.guarantee import Assumption, Guarantee
+from torch_kbandits.confidence.regret import cumulative_regret_bound, dictionary_size_bound
 from torch_kbandits.confidence.theorems import (
     BKBWidth,
     EKUCBWidth,
@@ -57,6 +58,8 @@ __all__ = [
     "TVGPUCBWidth",
     "TheoremWidth",
     "Width",
+    "cumulative_regret_bound",
+    "dictionary_size_bound",
     "greedy_information_gain",
     "restart_period",
     "sparq_cutoff",

@@ -39,6 +39,10 @@ class Guarantee:
     theorem: str | None  #: Where the theorem is; None if none stands behind the width.
     assumptions: tuple[Assumption, ...]  #: Of the theorem, and those of the numbers that it is computed with.
     quality: DictionaryQuality | None = None  #: Of the dictionary, if that was measured.
+    regret: float | None = (
+        None  #: What the theorem bounds the regret of all rounds so far by, in reward units, if it does.
+    )
+    dictionary_size: float | None = None  #: What it bounds the points of the dictionary by, if it does.
 
     @property
     def holds(self) -> bool | None:
@@ -54,7 +58,10 @@ class Guarantee:
     def __str__(self) -> str:
         verdict = {True: "holds", False: "does not hold", None: "holds if the unknown assumptions do"}[self.holds]
         first = f"{self.width}: no theorem." if self.theorem is None else f"{self.width}\n{self.theorem}: {verdict}."
-        return "\n".join(map(str, [first, *self.assumptions, *([] if self.quality is None else [self.quality])]))
+        bounds = {"the regret of all rounds so far": self.regret, "points of the dictionary": self.dictionary_size}
+        said = [f"{'bound':<8} {name}: at most {most:.4g}." for name, most in bounds.items() if most is not None]
+        rows = [first, *self.assumptions, *([] if self.quality is None else [self.quality]), *said]
+        return "\n".join(map(str, rows))
 
     @property
     def warning(self) -> str | None:

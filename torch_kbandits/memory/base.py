@@ -25,6 +25,9 @@ class Memory(ABC):
     #: How many of the latest observations count, where that alone decides; None where the age of one does.
     num_latest: int | None = None
 
+    #: How long an observation counts, and like a fresh one until then; None where that is not so.
+    span: float | None = None
+
     #: Whether the first column of points must be the time at which they are played.
     needs_time_column: ClassVar[bool] = False
 
@@ -93,6 +96,7 @@ class SlidingWindow(Memory):
     def __post_init__(self) -> None:
         checks.one_of("unit", self.unit, ("time", "observations"))
         checks.keep(self, size=_or_infinite(checks.positive if self.unit == "time" else checks.positive_integer))
+        object.__setattr__(self, "span", self.size)
         if self.unit == "observations" and self.size < math.inf:
             object.__setattr__(self, "num_latest", self.size)
 
@@ -148,6 +152,7 @@ class Restart(Memory):
 
     def __post_init__(self) -> None:
         checks.keep(self, period=_or_infinite(checks.positive), origin=checks.finite_number)
+        object.__setattr__(self, "span", self.period)
 
     def with_horizon(self, horizon: float) -> "Restart":
         """Return restarts of that period."""

@@ -71,7 +71,6 @@ class LearnedPrior:
         noise_spread: deviation of log λ under its prior, whose mode is e⁻⁵ of the variance of rewards: 1 as BoTorch has
             it, under which rewards without noise are taken for such with some; 3 where there may be none, or much.
             Unless given 3 in contexts and of rewards that all are 0 or 1, else 1.
-
         initial: points asked for first, in this order, such as those that were best in past runs: rows of arms or of a
             box, (k, d), or configurations. Then points are spread until there are ``num_initial`` rewards. One that may
             not be played when its turn comes is left out. Not with contexts or actions that differ by round.

@@ -19,6 +19,7 @@ _FIELDS = {
     "forget": ("ids", "actions", "context", "all", "key"),
     "recommend": ("context", "candidates", "time"),
     "posterior": ("points", "context"),
+    "stop": ("regret", "confidence", "no_better_by", "beta", "context", "candidates", "time"),
 }
 
 

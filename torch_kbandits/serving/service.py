@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import os
 from collections.abc import Mapping
 from os import PathLike
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.callbacks import plain
+from torch_kbandits.bandit.stopping import StopWhen
 from torch_kbandits.candidates.timed import listing_of
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import locked, put_in_place, read_whole
@@ -32,7 +34,7 @@ REMEMBERED = 10_000
 _SAID = {"actions": "x", "rows": "rows", "names": "names", "propensities": "propensities", "means": "mean"}
 _SAID |= {"deviations": "std"}
 _CHANGES = ("ask", "tell", "forget")
-_VIEWS = ("recommend", "posterior", "pending", "health", "metrics")
+_VIEWS = ("recommend", "posterior", "stop", "pending", "health", "metrics")
 
 _log = logging.getLogger(__name__)
 
@@ -91,8 +93,8 @@ class Service:
     def answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request once all that it shows is on the disk; after an error nothing has changed.
 
-        Operations are "ask", "tell", "forget", "recommend", "posterior", "pending", "health" and "metrics"; a request
-        is JSON. ``InputError`` if it does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
+        Operations are "ask", "tell", "forget", "recommend", "posterior", "stop", "pending", "health" and "metrics", a
+        request JSON. ``InputError`` if it does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
         """
         with self._turns:
             self._require_working()
@@ -232,6 +234,12 @@ class Service:
             X = bandit.candidates.points(words["points"], words.get("context"), max(bandit.now, 0.0))
             mean, deviation = moments(bandit, X)
             return {"means": mean.tolist(), "deviations": deviation.tolist()}
+        if operation == "stop":
+            limits = {name: each for name, each in words.items() if name in StopWhen.__dataclass_fields__}
+            asked = {name: each for name, each in words.items() if name not in limits}
+            found = (stop := StopWhen(**limits)).measured(bandit, **asked)
+            numbers = {name: each if math.isfinite(each) else None for name, each in found.items()}
+            return {"stop": all(each <= getattr(stop, name) for name, each in found.items()), **numbers}
         if operation == "pending":
             X, ids = bandit.pending, list(bandit.pending_ids)
             actions = plain(bandit.candidates.actions(X)) if ids else []

@@ -7,8 +7,13 @@ from torch_kbandits.extras import require
 
 require("ax", extra="ax")
 
-from torch_kbandits.integrations.ax.strategy import kernel_bandit_strategy, recommend, register  # noqa: E402
+from torch_kbandits.integrations.ax.strategy import (  # noqa: E402
+    KernelBanditStoppingStrategy,
+    kernel_bandit_strategy,
+    recommend,
+    register,
+)
 
 register()
 
-__all__ = ["kernel_bandit_strategy", "recommend"]
+__all__ = ["KernelBanditStoppingStrategy", "kernel_bandit_strategy", "recommend"]

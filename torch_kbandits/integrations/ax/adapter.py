@@ -1,5 +1,6 @@
 """Between Ax and a bandit: trials are told, and what is asked for are the next ones."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, cast
 
@@ -125,6 +126,13 @@ class BanditAdapter(Adapter):
             raise AdapterMethodNotImplementedError("There is no posterior before the first trials.")
         self._latest = self._latest or self._bandit({}, self._optimization_config)
         return self._latest
+
+    def says(self, stop: Callable[..., bool]) -> bool:
+        """Return what a function says of a bandit that was told all trials; False while the first ones are made."""
+        if self._is_first:
+            return False
+        found = self._bandit({}, self._optimization_config)
+        return bool(stop(found.bandit, **found.time))
 
     @property
     def _is_first(self) -> bool:

@@ -1,15 +1,17 @@
 """A generation strategy for Ax's client, the point to use in the end, and what of both Ax writes to JSON."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ax.api.client import Client
+from ax.core.experiment import Experiment
 from ax.core.observation import ObservationFeatures
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
+from ax.global_stopping.strategies.base import BaseGlobalStoppingStrategy
 from ax.storage.botorch_modular_registry import register_acquisition_function, register_model
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 from pandas import DataFrame
@@ -21,7 +23,7 @@ from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import DamagedFileError, InputError
-from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
+from torch_kbandits.integrations.ax.adapter import RECOMMEND, BanditAdapter, KernelBanditGenerators
 from torch_kbandits.integrations.ax.trials import Settings
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -134,6 +136,34 @@ def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None)
     fixed = ObservationFeatures(parameters=dict(fixed_parameters or {}))
     run = spec.gen(n=1, fixed_features=fixed, model_gen_options={RECOMMEND: True})
     return dict(run.arms[0].parameters)
+
+
+class KernelBanditStoppingStrategy(BaseGlobalStoppingStrategy):
+    """A global stopping strategy for Ax: the experiment ends once a function says so of the bandit that plays it.
+
+    Args:
+        stop: asked of the bandit that was told all trials, such as ``StopWhen(regret=0.1)``, in the units of the
+            objective, in either direction; not before the bandit chooses.
+        strategy: that of ``kernel_bandit_strategy``. ``InputError`` if it is another, or ``stop`` is no function.
+        min_trials, inactive_when_pending_trials: as in Ax.
+    """
+
+    def __init__(
+        self,
+        stop: Callable[..., bool],
+        strategy: GenerationStrategy,
+        min_trials: int = 1,
+        inactive_when_pending_trials: bool = True,
+    ) -> None:
+        super().__init__(min_trials, inactive_when_pending_trials)
+        if not callable(stop) or BANDIT_NODE not in getattr(strategy, "nodes_by_name", ()):
+            raise InputError("Give a function of the bandit such as a StopWhen, and what kernel_bandit_strategy made.")
+        self.stop, self.strategy = stop, strategy
+
+    def _should_stop_optimization(self, experiment: Experiment) -> tuple[bool, str]:
+        """Say whether to stop, and why."""
+        (spec := self.strategy.nodes_by_name[BANDIT_NODE].generator_spec).fit(experiment=experiment)
+        return cast(BanditAdapter, spec.fitted_adapter).says(self.stop), f"{self.stop!r} of the bandit says so."
 
 
 def register() -> None:

@@ -186,19 +186,20 @@ class TrialBandit:
     def wait(self, waiting: Sequence[Parameters]) -> None:
         """Make trials pending."""
         if waiting:
-            self.bandit.mark_pending(self.space.points(waiting), **self._time)
+            self.bandit.mark_pending(self.space.points(waiting), **self.time)
 
     def asked(self, n: int) -> list[Parameters]:
         """Return n parameterizations that the bandit asks for."""
         if not (self.space.is_free or self._rows):
             return self.space.completed([{}])
-        found = cast(Any, self.bandit).ask(n, **self._time)
+        found = cast(Any, self.bandit).ask(n, **self.time)
         if self._rows:
             found = [self._rows[int((self._arms - x).abs().amax(-1).argmin())] for x in found]
         return self.space.completed(found)
 
     @property
-    def _time(self) -> dict[str, float]:
+    def time(self) -> dict[str, float]:
+        """The word by which the bandit is asked now, if it has a clock."""
         return {"time": self.trials.now} if self.has_time else {}
 
     def _prior(self, given: Prior | LearnedPrior, sign: float, noise: Any) -> Prior | LearnedPrior:

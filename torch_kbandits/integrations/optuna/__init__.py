@@ -4,6 +4,6 @@ from torch_kbandits.extras import require
 
 require("optuna", "optuna")
 
-from torch_kbandits.integrations.optuna.sampler import KernelBanditSampler  # noqa: E402
+from torch_kbandits.integrations.optuna.sampler import KernelBanditSampler, StopStudyWhen  # noqa: E402
 
-__all__ = ["KernelBanditSampler"]
+__all__ = ["KernelBanditSampler", "StopStudyWhen"]

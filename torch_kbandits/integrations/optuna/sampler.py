@@ -4,7 +4,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
@@ -177,24 +177,35 @@ class KernelBanditSampler(BaseSampler):
         ranges, those with the parameters of ``study.best_trial`` alone are compared, and a warning says so, once.
         ``EmptyHistoryError`` if no trial is completed, ``InfeasibleError`` if none is likely feasible.
         """
-        trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
-        finished, parameters = [trial for trial in trials if trial.state.is_finished()], space_of(completed)
         with self._lock.held:
-            if not all(searched(trial).items() <= parameters.distributions.items() for trial in completed):
-                parameters = ConditionalSpace(searched((study.best_trials or completed)[0]))
-                finished = [trial for trial in finished if searched(trial) == parameters.distributions]
-                self._warn_once(
-                    "",
-                    f"The {len(completed)} completed trials differ in their parameters or ranges. Compared are the "
-                    f"{len(finished)} with those of study.best_trial.",
-                )
-            found = self._following(study, parameters, trials) if parameters.distributions else None
-            if found is not None:
-                found.learn(finished)
+            found = self._learned(study)
             if found is None or not found.bandit.num_observations:
                 raise EmptyHistoryError("No completed trials have parameters in common, so there is none to recommend.")
             number = found.recommend([trial.number for trial in study.best_trials if len(study.directions) > 1])
         return next(trial for trial in study.get_trials() if trial.number == number)
+
+    def says(self, stop: Callable[[Bandit], bool], study: Study) -> bool:
+        """Return what a function says of the bandit that was told all finished trials; False before there is one."""
+        with self._lock.held:
+            found = self._learned(study)
+            return found is not None and found.bandit.num_observations > 0 and bool(stop(found.bandit))
+
+    def _learned(self, study: Study) -> StudyBandit | None:
+        """Return the bandit that was told the finished trials; None where they have no parameters in common."""
+        trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
+        finished, parameters = [trial for trial in trials if trial.state.is_finished()], space_of(completed)
+        if not all(searched(trial).items() <= parameters.distributions.items() for trial in completed):
+            parameters = ConditionalSpace(searched((study.best_trials or completed)[0]))
+            finished = [trial for trial in finished if searched(trial) == parameters.distributions]
+            self._warn_once(
+                "",
+                f"The {len(completed)} completed trials differ in their parameters or ranges. Compared are the "
+                f"{len(finished)} with those of study.best_trial.",
+            )
+        found = self._following(study, parameters, trials) if parameters.distributions else None
+        if found is not None:
+            found.learn(finished)
+        return found
 
     def _following(self, study: Study, parameters: ConditionalSpace, trials: Sequence[FrozenTrial]) -> StudyBandit:
         """Return the bandit on a space that follows these trials the furthest; a new one if none does."""
@@ -240,6 +251,27 @@ class KernelBanditSampler(BaseSampler):
             self._warned.add(about)
             message = f"{message} If that is intended, say warn_independent_sampling=False."
             warnings.warn(message, KernelBanditWarning, stacklevel=3)
+
+
+class StopStudyWhen:
+    """A callback of ``study.optimize`` that ends a study of a ``KernelBanditSampler`` once a function says so.
+
+    Args:
+        stop: asked after each trial of the bandit that was told all that are finished, such as
+            ``StopWhen(no_better_by=0.01)``, in the units of the objective, in either direction. ``regret`` needs
+            ``beta`` where the algorithm has none. ``InputError`` if it is no function or the sampler is another.
+    """
+
+    def __init__(self, stop: Callable[[Bandit], bool]) -> None:
+        if not callable(stop):
+            raise InputError(f"stop must be a function of the bandit such as a StopWhen, got {checks.describe(stop)}.")
+        self._stop = stop
+
+    def __call__(self, study: Study, trial: FrozenTrial) -> None:
+        """End the study, if it is time."""
+        checks.instance("the sampler of the study", study.sampler, KernelBanditSampler, "a KernelBanditSampler")
+        if cast(KernelBanditSampler, study.sampler).says(self._stop, study):
+            study.stop()
 
 
 def _completed(study: Study) -> list[FrozenTrial]:

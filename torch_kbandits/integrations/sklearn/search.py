@@ -35,7 +35,8 @@ from torch_kbandits.spaces import ParameterSpace
 _LISTED, _NUMBERS = 4096, 2**22
 _DRAWS = 32  # so many points of a design are tried for one that is new
 #: Words that do not matter for what is measured.
-_FREE = {"checkpoint", "estimator", "n_iter", "n_jobs", "num_initial", "batch_size", "pre_dispatch", "refit", "verbose"}
+_FREE = {"checkpoint", "estimator", "n_iter", "n_jobs", "num_initial", "batch_size", "pre_dispatch", "refit", "stop"}
+_FREE |= {"verbose"}
 
 
 class UntriedCube(UnitCube):
@@ -103,6 +104,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers.
         bandit_options: ``kernel`` and ``clip`` of ``LearnedPrior``, and words of the algorithm. A dictionary that can
             be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
+        stop: asked of the bandit after each batch, whether that was the last, such as ``StopWhen(no_better_by=0.001)``.
         checkpoint: path of a directory in which joblib keeps what was measured, batch by batch, for the same search of
             the same data. Needs a ``random_state``.
         scoring, n_jobs, cv, verbose, pre_dispatch, return_train_score: as in ``RandomizedSearchCV``.
@@ -127,6 +129,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         num_initial: int | None = None,
         batch_size: int | None = None,
         bandit_options: Mapping[str, Any] | None = None,
+        stop: Callable[[Bandit], bool] | None = None,
         checkpoint: str | PathLike[str] | None = None,
         scoring: Any = None,
         n_jobs: int | None = None,
@@ -140,7 +143,7 @@ class KernelBanditSearchCV(BaseSearchCV):
     ) -> None:
         self.param_distributions, self.n_iter, self.random_state = param_distributions, n_iter, random_state
         self.algorithm, self.beta, self.bandit_options = algorithm, beta, bandit_options
-        self.num_initial, self.batch_size, self.checkpoint = num_initial, batch_size, checkpoint
+        self.num_initial, self.batch_size, self.stop, self.checkpoint = num_initial, batch_size, stop, checkpoint
         words: Any = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
         words |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
         super().__init__(estimator, **words)
@@ -159,6 +162,8 @@ class KernelBanditSearchCV(BaseSearchCV):
     def _run_search(self, evaluate_candidates: Callable[..., Any], *, callback_ctx: Any = None) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
         checks.absent_or("checkpoint", self.checkpoint, (str, PathLike), "the path of a directory")
+        if self.stop is not None and not callable(self.stop):
+            raise InputError(f"stop must be a function of the bandit such as a StopWhen, got {self.stop!r}.")
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace(self.param_distributions)
@@ -170,7 +175,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         evaluations = self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx, key)
         try:
             if self.bandit_ is not None and cube is not None:
-                _play(self.bandit_, cube, sizes, evaluations)
+                _play(self.bandit_, cube, sizes, evaluations, self.stop)
             else:
                 evaluations.add(torch.zeros(1, 0, dtype=torch.float64))
             evaluations.finish(super()._format_results)
@@ -214,7 +219,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
 
-def _play(bandit: Bandit, cube: UntriedCube, sizes: tuple[int, int, int], evaluations: Evaluations) -> None:
+def _play(bandit: Bandit, cube: UntriedCube, sizes: Sequence[int], evaluations: Evaluations, stop: Any) -> None:
     """Evaluate batch after batch, and tell the bandit all."""
     size, num_initial, batch_size = sizes
     scores, num_spread = np.zeros(0), 0
@@ -234,3 +239,5 @@ def _play(bandit: Bandit, cube: UntriedCube, sizes: tuple[int, int, int], evalua
             new = slice(bandit.num_observations, None)
             fails = ~np.isfinite(scores[new])
             bandit.tell(cube.tried[new], np.where(fails, np.nan, scores[new]), failed=fails)
+            if stop is not None and stop(bandit):
+                break

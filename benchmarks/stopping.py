@@ -1,0 +1,79 @@
+"""How early ``StopWhen`` ends a run, and how much better the best arm then is than the one it would use."""
+
+import statistics
+from functools import partial
+from itertools import product
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, spread
+from torch_kbandits import LearnedPrior, Prior, StopWhen, environments
+from torch_kbandits.algorithms import GPUCB
+from torch_kbandits.priors import fit_prior
+
+PROBLEMS = {
+    "GP, 1-d": partial(environments.gp_sample, 200, 1, lengthscale=0.1),
+    "GP, 2-d Matérn": partial(environments.gp_sample, 200, 2, kernel="matern-2.5", lengthscale=0.3),
+    "RKHS, 2-d": partial(environments.rkhs_function, 200, 2, lengthscale=0.2),
+    "bumps": partial(environments.gaussian_bumps, 200, 2),
+    "Branin": partial(environments.synthetic_function, "branin", num_arms=200),
+    "Hartmann 3": partial(environments.synthetic_function, "hartmann", 3, num_arms=200),
+}
+#: A share of the range of the function, of which the point used may be worse, and what an improvement must be.
+_SHARE, _LEAST = 0.05, 0.01
+
+
+def _rules(scale: float, every: int) -> dict[str, StopWhen]:
+    return {
+        "regret 5 %, β = 2": StopWhen(regret=_SHARE * scale, every=every),
+        "regret 5 %, 95 % sure": StopWhen(regret=_SHARE * scale, confidence=0.95, every=every),
+        "no better by 1 %": StopWhen(no_better_by=_LEAST * scale, every=every),
+    }
+
+
+@benchmark(rounds=12, seeds=1)
+def stopping(rounds: int = 60, seeds: int = 10, every: int = 5, parts: Parts | None = None) -> Found:
+    """Play GP-UCB, β = 2, with the prior known and learned, and ask each rule every few rounds until it says stop."""
+    found, kept = list[Measurement](), parts or Parts()
+    for seed in tqdm(range(seeds), "stopping"):
+        for problem, prior in product(PROBLEMS, ("known", "learned")):
+            measure = partial(_played, problem, prior, rounds, seed, every)
+            found.append(kept.measured({"problem": problem, "prior": prior, "seed": seed}, measure))
+    names = [*_rules(1.0, every), "half the rounds"]
+    rows = [_row(*key, found) for key in product([*PROBLEMS, "all"], ("known", "learned"), names)]
+    columns = ["problem", "prior", "rule", "stopped", "after rounds", "regret then", "at the end", "within"]
+    title = f"Runs of {rounds} rounds; regret in % of the range of the function, means"
+    return [Table(title, columns, rows)], found
+
+
+def _row(problem: str, prior: str, rule: str, found: list[Measurement]) -> list[str]:
+    runs = chosen(found, prior=prior, **({} if problem == "all" else {"problem": problem}))
+    ends = [(run["stops"].get(rule, len(run["regrets"]) // 2), run["regrets"]) for run in runs]
+    stops = [(at, regrets) for at, regrets in ends if at is not None]
+    if not stops:
+        return [problem, prior, rule, f"0 of {len(runs)}", "–", "–", "–", "–"]
+    then, last = ([100.0 * regrets[at - 1] for at, regrets in stops], [100.0 * regrets[-1] for _, regrets in stops])
+    within = sum(each <= 100.0 * _SHARE for each in then)
+    cells = [f"{statistics.fmean(then):.2f}", f"{statistics.fmean(last):.2f}", f"{within} of {len(stops)}"]
+    return [problem, prior, rule, f"{len(stops)} of {len(runs)}", spread([at for at, _ in stops], 0), *cells]
+
+
+def _played(name: str, prior: str, rounds: int, seed: int, every: int) -> Measurement:
+    problem = PROBLEMS[name](seed=seed)
+    scale = float(problem.means.max() - problem.means.min())
+    rules, regrets, stops = _rules(scale, every), list[float](), dict.fromkeys(_rules(scale, every))
+    given: Prior | LearnedPrior = LearnedPrior()
+    if prior == "known" and name.startswith(("GP", "RKHS")):
+        given = Prior(problem.kernel, problem.regularization)
+    elif prior == "known":  # as far as it can be: fitted beforehand to a reward of each arm
+        rewards = torch.cat([problem.pull(x[None], round=rounds + row) for row, x in enumerate(problem.arms)])
+        given = fit_prior(problem.arms, rewards)
+    bandit = GPUCB(candidates=problem.arms, prior=given, beta=2.0, seed=seed)
+    for number in range(rounds):
+        x = bandit.ask()
+        bandit.tell(x, problem.pull(x, round=number))
+        regrets.append(float(problem.regret(bandit.recommend())) / scale)
+        for rule in (rule for rule, stop in rules.items() if stops[rule] is None and stop(bandit)):
+            stops[rule] = number + 1
+    return {"regrets": regrets, "stops": stops}
