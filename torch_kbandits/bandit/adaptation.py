@@ -279,7 +279,7 @@ class DynamicModelSelection(MemoryChoice):
         for memory in self.memories if len(told.Y) else ():
             surrogate = posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
-            variance = variance + surrogate.regularization.double()
+            variance = variance + told.noise_or(surrogate.regularization.double())
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
             scores.append(-0.5 * float(terms.sum()))
         return scores or [0.0] * len(self.memories)

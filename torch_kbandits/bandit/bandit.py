@@ -43,7 +43,7 @@ from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
-_BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
+_BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed", "noise", "sem")
 
 
 class Bandit(KeptBandit, BanditDecisions):
@@ -258,6 +258,8 @@ class Bandit(KeptBandit, BanditDecisions):
         candidates: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
+        noise: Any = None,
+        sem: Any = None,
         log: Log | None = None,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
@@ -287,6 +289,9 @@ class Bandit(KeptBandit, BanditDecisions):
             failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
                 did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
                 others are to fail is learned; see ``failure_probability``.
+            noise: how noisy each reward is, where that is known: the variance of its noise, in reward units squared,
+                above 0, one for all or one for each, (q,), None or NaN for λ; see "The noise of each reward".
+            sem: in its place standard errors, such as that of a mean of repeated measurements, whose squares it is.
             log: what another policy played, in place of the others: its rows that have a reward, in one round. They
                 need no weights; see "Learning from logs". Points that are pending stay so.
 
@@ -303,7 +308,8 @@ class Bandit(KeptBandit, BanditDecisions):
         else:
             X, places = self._told(state, x, context, ids, rows, candidates)
         before = self._state.ledger
-        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
+        said: Any = {} if noise is None and sem is None else {"noise": noise, "sem": sem}
+        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time, **said)
         self._notify(before, None, state.ledger.pending, places)
 
     def run(

@@ -157,9 +157,10 @@ class LearnedPrior:
         units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
         if units_only:
             return self.started(spans, groups, units), memory, (), ()
+        noise_told = None if data.noise is None else data.noise / units.scale**2
         kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
-            replace(data, X=units.points(X), Y=units.rewards(Y)),
+            replace(data, X=units.points(X), Y=units.rewards(Y), noise=noise_told),
             kernel,
             regularization=noise,
             memory=None if memory is None else memory.scaled(units.scale**-2),

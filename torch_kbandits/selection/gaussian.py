@@ -18,7 +18,7 @@ from torch_kbandits.numerics.prior_draws import PriorDraws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History
+from torch_kbandits.observations.history import History, own_or
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
@@ -173,6 +173,8 @@ class GaussianSurrogate(Surrogate):
     @property
     def noise(self) -> Tensor | None:
         """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
+        if self._is_stationary and (told := self._counted.noise) is not None:
+            return self._values(own_or(told.tensor, self.posterior.prior.noise))
         weights = self._counted.weights.array
         if self.memory.keeps_noise and bool((weights == 1.0).all()):
             return None
@@ -244,13 +246,14 @@ class GaussianSurrogate(Surrogate):
             return self
         other = self._copy()
         other._now = now
-        other._learn(*other._weigh(self._weights(self._counted.times.array, now)))
+        other._learn(*other._weigh(self._weights(self._counted.times.array, now, self._counted.noise)))
         return other
 
-    def _weights(self, times: Array, now: float) -> Array:
-        """Return how many fresh observations those of these times (n,) count for, (n,)."""
+    def _weights(self, times: Array, now: float, noise: Rows | None) -> Array:
+        """Return how many fresh observations those of these times (n,) count for, (n,), given what noise was told."""
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
-        return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
+        own = level if noise is None else own_or(noise.tensor, level)
+        return (level / self.memory.noise(torch.from_numpy(times), now, own)).numpy()
 
     def _weigh(self, weights: Array) -> _Statistics:
         """Give the observations other weights (n,), and return what is still to be downdated: those without any."""
@@ -289,11 +292,14 @@ class GaussianSurrogate(Surrogate):
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
             other._now = self._now if rule is not None or until is None else until
-            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now)
+            noise = self._counted.noise_with(told.noise, len(times))
+            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now, noise)
             weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
             if rule is not None:
                 other._learn(*gone)
                 gone = _NOTHING
+        elif told.noise is not None:
+            weights = self._weights(weights, self._now, Rows(told.noise))
         other._tell(told, times, weights, rule, generator, gone)
         return other if until is None else other.at(until)
 
@@ -315,9 +321,10 @@ class GaussianSurrogate(Surrogate):
         self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: _Statistics
     ) -> None:
         """Condition on what was told, of which that of weight 0 does not count, and downdate what is gone."""
-        X, Y = told.X, self._numbers_told(told)
+        X, Y, noise = told.X, self._numbers_told(told), told.noise
         if times is not None and not (counts := weights > 0.0).all():
             X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
+            noise = None if noise is None else noise[torch.from_numpy(counts)]
         if not len(Y):
             self._learn(*gone)
             return
@@ -326,17 +333,25 @@ class GaussianSurrogate(Surrogate):
             self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
         if rule is not None and self._online:
-            posterior = self._updated(cast(DictionaryPosterior, posterior), places, cast(OnlineRule, rule), generator)
+            known, online = cast(DictionaryPosterior, posterior), cast(OnlineRule, rule)
+            posterior = self._updated(known, places, online, generator, noise)
         elif rule is not None:
             order = in_order(np.concatenate((self._order, places)))
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, learns_next=True)
-        self._condition(posterior, X, Y, (times, weights, places), selection, gone)
+        self._condition(posterior, X, Y, (times, weights, places), selection, gone, noise)
 
     def _condition(
-        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: _Statistics
+        self,
+        posterior: Any,
+        X: Tensor,
+        Y: Array,
+        counting: Any,
+        selection: Selection | None,
+        gone: _Statistics,
+        noise: Tensor | None = None,
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
         times, weights, places = counting
@@ -348,7 +363,10 @@ class GaussianSurrogate(Surrogate):
         rests = Y - posterior.told.expected.array[places]
         self.posterior, news = posterior, (places, weights, rests)
         others = () if self._is_stationary else (rests, times, weights, places)
-        self._counted = self._counted.followed(X, Y, *others)
+        if noise is not None or self._counted.noise is not None:
+            self._counted = self._counted.followed(X, Y, *others, noise=self._counted.noise_with(noise, len(Y)))
+        else:
+            self._counted = self._counted.followed(X, Y, *others)
         self._learn(*(news if gone is _NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
@@ -371,7 +389,12 @@ class GaussianSurrogate(Surrogate):
         )
 
     def _updated(
-        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: Generator
+        self,
+        posterior: DictionaryPosterior,
+        places: Places,
+        rule: OnlineRule,
+        generator: Generator,
+        noise: Tensor | None = None,
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
         state, told = self._online_state, posterior.told
@@ -384,7 +407,8 @@ class GaussianSurrogate(Surrogate):
             counting = told.counts[posterior.dictionary] > 0.0
             if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
                 posterior, state = self._pruned(posterior, state, rule, generator)
-        posterior, state = rule.update(posterior, state, places, _uniforms(len(places), generator))
+        worth = None if noise is None else posterior.prior.noise / own_or(noise, posterior.prior.noise).numpy()
+        posterior, state = rule.update(posterior, state, places, _uniforms(len(places), generator), worth)
         if state is not self._online_state:
             points = told.points_at(posterior.dictionary)
             self._dictionary = Selection(points, points.new_ones(len(points)), None, torch.from_numpy(state.weights))
@@ -432,7 +456,9 @@ class GaussianSurrogate(Surrogate):
         """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
         times = self._times_of(told)
-        weights = np.ones(len(told.Y)) if times is None else self._weights(times, self._now)
+        weights, noise = np.ones(len(told.Y)), None if told.noise is None else Rows(told.noise)
+        if times is not None or noise is not None:
+            weights = self._weights(weights if times is None else times, self._now, noise)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
