@@ -132,7 +132,8 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     ordered = data.in_order()
-    X, Y, times, noise = (part[-_REMEMBERED:] for part in (ordered.X, ordered.Y, ordered.times, ordered.noise))
+    told_at, now, told = cast(Tensor, ordered.times), cast(float, ordered.now), cast(Tensor, ordered.noise)
+    X, Y, times, noise = (part[-_REMEMBERED:] for part in (ordered.X, ordered.Y, told_at, told))
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
@@ -147,8 +148,8 @@ def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memor
     if best is None:
         return climb(data, memory)
     fit, memory = best
-    noise = memory.noise(ordered.times, ordered.now, own_or(ordered.noise, fit.regularization))
-    counts = bool(noise.isfinite().any())  # at a restart nothing does
+    aged = memory.noise(told_at, now, own_or(told, fit.regularization))
+    counts = bool(aged.isfinite().any())  # at a restart nothing does
     posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import is_, itemgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -227,7 +227,7 @@ class EnsembleSurrogate(CompositeSurrogate):
         Several at once have covariance Σ + λI, or λ_s where told. Where that is exact, (Σ + λI)⁻¹ times the residuals
         before is 1/λ times those after, and ½ log det(I + Σ/λ) is what was learned. Else each is predicted on its own.
         """
-        noise = told.noise_or(after.regularization.double())
+        noise = cast(Tensor, told.noise_or(after.regularization.double()))
         if len(residual) > 1 and self._keeps_all and (after.exact or before.num_observations == 0):
             left = (told.Y - after.moments(told.X)[0]).double()
             gain = (after.information_gain() - before.information_gain()).double()

@@ -1,7 +1,7 @@
 """The observations that count under a memory, in the order told."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +58,15 @@ class Counting:
         """Return these and others after them, given the noise of all, see ``noise_with``."""
         parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
         followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
-        return type(self)(*followed, *parts[len(followed) :], noise)
+        return type(self)(*followed, *parts[len(followed) :], noise=noise)
 
     def kept(self, which: NDArray[np.bool_]) -> Self:
         """Return some of these, (n,) bool."""
-        return type(self)(*[None if rows is None else rows.kept(which) for rows in vars(self).values()])
+        return type(self)(*cast(Any, [None if rows is None else rows.kept(which) for rows in vars(self).values()]))
 
     def at(self, places: Places) -> Self:
         """Return those at places (k,) in the order told."""
-        return type(self)(*[None if rows is None else rows.at(places) for rows in vars(self).values()])
+        return type(self)(*cast(Any, [None if rows is None else rows.at(places) for rows in vars(self).values()]))
 
 
 def in_order(places: Places) -> Places:
