@@ -32,7 +32,7 @@ BENCHMARKS = {
     "long_run": "long_run",
     "bkb_regret": "bkb",
     "variance_ratio": "bkb",
-    "authors_contexts": "authors_contexts",
+    "contexts": "contexts",
     "authors_bkb": "authors_bkb",
     "authors_moving": "authors_moving",
     "replays": "replays",
