@@ -240,8 +240,7 @@ class Bandit(KeptBandit, BanditDecisions):
             context: of all or each.
             time: as in ``ask``.
 
-        Raises:
-            InputError: if they do not fit; then nothing changes.
+        ``InputError`` if they do not fit; then nothing changes.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         return self._mark(self.candidates.points(x, context, clock.now).detach().clone(), clock)
@@ -289,17 +288,15 @@ class Bandit(KeptBandit, BanditDecisions):
             failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
                 did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
                 others are to fail is learned; see ``failure_probability``.
-            noise: how noisy each reward is, where that is known: the variance of its noise, in reward units squared,
-                above 0, one for all or one for each, (q,), None or NaN for λ; see "The noise of each reward".
-            sem: in its place standard errors, such as that of a mean of repeated measurements, whose squares it is.
-            log: what another policy played, in place of the others: its rows that have a reward, in one round. They
-                need no weights; see "Learning from logs". Points that are pending stay so.
+            noise: the noise variance of each reward where it is known, in reward units squared, above 0, one for all
+                or one for each, (q,), None or NaN for λ; see "The noise of each reward".
+            sem: in its place standard errors, as of means of repeated measurements, whose squares it is.
+            log: what another policy played, in place of the others: its rows that have a reward, in one round, as in
+                "Learning from logs". Points that are pending stay so.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
-            NumericalError: if the posterior cannot be computed.
-
-        After an error the bandit is as it was.
+            NumericalError: if the posterior cannot be computed. After an error the bandit is as it was.
         """
         start, state = perf_counter(), without_expired(self._config, self._state)
         if log is not None:
@@ -308,8 +305,7 @@ class Bandit(KeptBandit, BanditDecisions):
         else:
             X, places = self._told(state, x, context, ids, rows, candidates)
         before = self._state.ledger
-        said: Any = {} if noise is None and sem is None else {"noise": noise, "sem": sem}
-        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time, **said)
+        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time, noise=noise, sem=sem)
         self._notify(before, None, state.ledger.pending, places)
 
     def run(

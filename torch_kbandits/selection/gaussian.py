@@ -26,6 +26,7 @@ from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
+from torch_kbandits.selection.online import pruned, started, too_many_forgotten, uniforms
 from torch_kbandits.selection.search import SearchConfig
 
 Array = NDArray[Any]
@@ -42,9 +43,6 @@ _LEAST_VARIANCE = 1e-6
 
 #: Of more points than this those that count no more are dropped, once they are three in four.
 _MANY = 64
-
-#: Points that no longer count leave the dictionary once they are more than one in so many of it.
-_PATIENCE = 8
 
 
 class GaussianSurrogate(Surrogate):
@@ -341,20 +339,13 @@ class GaussianSurrogate(Surrogate):
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, learns_next=True)
-        self._condition(posterior, X, Y, (times, weights, places), selection, gone, noise)
+        self._condition(posterior, X, Y, (times, weights, places, noise), selection, gone)
 
     def _condition(
-        self,
-        posterior: Any,
-        X: Tensor,
-        Y: Array,
-        counting: Any,
-        selection: Selection | None,
-        gone: _Statistics,
-        noise: Tensor | None = None,
+        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: _Statistics
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
-        times, weights, places = counting
+        times, weights, places, noise = counting
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
@@ -397,38 +388,18 @@ class GaussianSurrogate(Surrogate):
         noise: Tensor | None = None,
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
-        state, told = self._online_state, posterior.told
+        state = self._online_state
         if state is None:
-            _, order = posterior.knowing(self._dictionary.points)
-            handed = self._dictionary.weights
-            weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
-            state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
-        if not self._is_stationary:
-            counting = told.counts[posterior.dictionary] > 0.0
-            if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
-                posterior, state = self._pruned(posterior, state, rule, generator)
+            state = started(posterior, self._dictionary, rule)
+        if not self._is_stationary and too_many_forgotten(posterior):
+            posterior, state = pruned(posterior, state, rule, self._order, generator)
         worth = None if noise is None else posterior.prior.noise / own_or(noise, posterior.prior.noise).numpy()
-        posterior, state = rule.update(posterior, state, places, _uniforms(len(places), generator), worth)
+        posterior, state = rule.update(posterior, state, places, uniforms(len(places), generator), worth)
         if state is not self._online_state:
-            points = told.points_at(posterior.dictionary)
+            points = posterior.told.points_at(posterior.dictionary)
             self._dictionary = Selection(points, points.new_ones(len(points)), None, torch.from_numpy(state.weights))
         self._online_state = state
         return posterior
-
-    def _pruned(
-        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: Generator
-    ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at the points of its dictionary that count; all that count are offered again.
-
-        A point that was not drawn with probability p̃ when all were there, and would be with p̃' now, is drawn with
-        (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
-        """
-        again = self._order
-        known = state.variances(posterior, again)
-        before = rule.probabilities(known.variance, known.prior, state.noise)
-        uniforms = _uniforms(len(again), generator)
-        weights = np.where(posterior.told.counts > 0.0, state.by_place(posterior), 0.0)
-        return rule.update(*state.at_weights(posterior, weights), again, before + (1.0 - before) * uniforms)
 
     def advised(self, answers: Answers) -> Self:
         """Return the surrogate conditioned on an expert's answers as well, which are made now; this one stays as it is.
@@ -445,7 +416,7 @@ class GaussianSurrogate(Surrogate):
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
         times = np.full(len(weights), self._now)
-        counting = times, weights, places
+        counting = times, weights, places, None
         other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, _NOTHING)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
@@ -478,7 +449,3 @@ class GaussianSurrogate(Surrogate):
         """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
         drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
         return self._values(drawn)
-
-
-def _uniforms(number: int, generator: torch.Generator | None) -> Array:
-    return torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").numpy()
