@@ -555,3 +555,15 @@ def test_propensities_are_answered_and_kept_over_a_crash(tmp_path):
         answer = served.answer("ask", {"key": "a"}).get("propensities")
         assert (answer if says is None else answer[0]) == says
         served.close()
+
+
+def test_noise_is_told_and_kept_over_a_crash(tmp_path):
+    served = Service.open(saved(bkb, tmp_path))
+    ids = served.answer("ask", {"q": 4})["ids"]
+    served.answer("tell", {"ids": ids[:2], "y": [0.1, 0.2], "noise": [0.5, None]})
+    served = Service.open(crash(served, tmp_path / "crash"))
+    served.answer("tell", {"ids": ids[2:], "y": [0.3, 0.4], "sem": 0.5})
+    assert served.bandit.history.noise.nan_to_num(-1.0).tolist() == [0.5, -1.0, 0.25, 0.25]
+    with pytest.raises(InputError, match="noise must be a finite number above 0"):
+        served.answer("tell", {"actions": [[0.25, 0.5]], "y": [0.1], "noise": -0.5})
+    served.close()
