@@ -20,6 +20,7 @@ from scipy import stats
 
 import torch_kbandits as kb
 from torch_kbandits import InputError
+from torch_kbandits.bandit.adaptation import CumulatedTrigger, ResidualTrigger
 from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.plotting import history_columns
 from torch_kbandits.priors.evidence import fit_evidence
@@ -349,3 +350,26 @@ def test_residuals_are_standard_normal_where_noise_differs_a_hundredfold(posteri
     assert low <= covered <= high
     low, high = stats.chi2.interval(1.0 - 1e-5, 500)
     assert posterior == "kors" or low <= squares <= high
+
+
+@pytest.mark.parametrize("trigger", [ResidualTrigger(0.1), CumulatedTrigger(0.1)])
+def test_a_reward_as_far_off_as_its_noise_said_is_no_change(trigger):
+    for noise, restarts in ((36.0, False), (None, True)):
+        bandit = make(None, trigger=trigger)
+        bandit.tell(X, Y)
+        bandit.tell(X[:4], Y[:4] + 5.0, noise=noise)
+        assert (float(bandit.weights[0]) == 0.0) == restarts
+
+
+def test_single_precision_has_the_same_noise():
+    words = {"regularization": LAMBDA, "dictionary": kb.RidgeLeverageSampling(2.0), **WORDS}
+    arms = ARMS.float()
+    bandit = kb.Bandit(candidates=kb.Arms(arms), kernel=matern(0.5, 1.7).float(), **words)
+    bandit.tell(arms[:5], Y[:5], noise=[0.2, None, 0.1, 0.01, 1.0])
+    assert bandit.history.noise.dtype == DOUBLE
+    own = np.array([0.2, LAMBDA, 0.1, 0.01, 1.0])
+    known = KERNEL, *dense(arms[:5], Y[:5].float()), own, *dense(bandit.inducing_points, TESTED.float())
+    mean, variance = believed(bandit, TESTED.float())
+    dense_one = oracles.dtc(*known)
+    assert difference(mean, dense_one.mean) < 1e-4
+    assert difference(variance, dense_one.variance) < 1e-4

@@ -249,11 +249,10 @@ def _predicted(
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     surrogate, known = state.surrogate, state.predictions
     memory, now, noise = state.spec.memory, state.clock.now, surrogate.regularization
-    if told is not None:
-        noise = own_or(told, noise)
+    noise = fresh = noise if told is None else own_or(told, noise)
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
-    return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise)
+    return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise, fresh)
 
 
 def _as_told(state: State, new: Round) -> History:

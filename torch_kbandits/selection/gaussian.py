@@ -290,7 +290,9 @@ class GaussianSurrogate(Surrogate):
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
             other._now = self._now if rule is not None or until is None else until
-            noise = self._counted.noise_with(told.noise, len(times))
+            noise = self._counted.noise
+            if noise is not None or told.noise is not None:
+                noise = self._counted.noise_with(told.noise, len(times))
             weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now, noise)
             weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
             if rule is not None:
@@ -331,8 +333,7 @@ class GaussianSurrogate(Surrogate):
             self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
         if rule is not None and self._online:
-            known, online = cast(DictionaryPosterior, posterior), cast(OnlineRule, rule)
-            posterior = self._updated(known, places, online, generator, noise)
+            posterior = self._updated(cast(Any, posterior), places, cast(OnlineRule, rule), generator, noise)
         elif rule is not None:
             order = in_order(np.concatenate((self._order, places)))
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
@@ -388,9 +389,7 @@ class GaussianSurrogate(Surrogate):
         noise: Tensor | None = None,
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
-        state = self._online_state
-        if state is None:
-            state = started(posterior, self._dictionary, rule)
+        state = self._online_state or started(posterior, self._dictionary, rule)
         if not self._is_stationary and too_many_forgotten(posterior):
             posterior, state = pruned(posterior, state, rule, self._order, generator)
         worth = None if noise is None else posterior.prior.noise / own_or(noise, posterior.prior.noise).numpy()
