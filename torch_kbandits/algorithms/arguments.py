@@ -271,8 +271,8 @@ class Arguments:
         """Return the arguments of ``Bandit``: these words, and the algorithm's own pieces, which come first."""
         given = {name: self.words[name] for name in _HANDED_ON if name in self.words}
         prior = {} if "prior" in own else {"prior": self.prior}
-        if self.words["epsilon"] != 0.0:
-            own["acquisition"] = EpsilonGreedy(own.get("acquisition", UpperConfidenceRule()), self.words["epsilon"])
+        if epsilon := checks.unit_interval("epsilon", self.words["epsilon"]):
+            own["acquisition"] = EpsilonGreedy(own.get("acquisition", UpperConfidenceRule()), epsilon)
         return {"candidates": self.candidates, **given, **prior, **own}
 
     def under(

@@ -26,6 +26,7 @@ from torch_kbandits.bandit.health import (
 )
 from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
+from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate, Suggestion
 from torch_kbandits.candidates import Candidates
@@ -46,7 +47,7 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed", "noise", "sem")
 
 
-class Bandit(KeptBandit, BanditDecisions):
+class Bandit(KeptBandit, BanditDecisions, BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     What it knows is a function of the configuration, the seed, the history and the points still pending, and the
@@ -283,8 +284,7 @@ class Bandit(KeptBandit, BanditDecisions):
                 brought with these, ``candidates``.
             candidates: the actions of the round of which these are rows, as ``ask`` takes them.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
-                or no name where it was not. They may be told alone, without y, before the reward is known: points that
-                were asked for stay pending.
+                or no name where it was not. Told without y, before the reward is known, points asked for stay pending.
             failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
                 did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
                 others are to fail is learned; see ``failure_probability``.

@@ -239,7 +239,9 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
         scales = _length_scales(kernel, range(X.shape[-1]))
         faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
         said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
-    if "noise" in posterior.parameters and posterior.regularization <= posterior.least_noise * (1.0 + _AT):
+    # A wider prior says that there may be no noise.
+    is_odd = "noise" in posterior.parameters and posterior.noise_spread <= 1.0
+    if is_odd and posterior.regularization <= posterior.least_noise * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
             "some points again."

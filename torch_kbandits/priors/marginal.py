@@ -129,7 +129,8 @@ class MarginalPosterior:
         self.points, self._places, self.names = points, places, data.names
         self.Y, self._relative, self._ages = Y[rows], (noise / own)[rows], ages(times[rows], times.new_tensor(now))
         self._told: Tensor | None = told[rows] if bool(told.isfinite().any()) else None
-        self.keeps_noise, self.mean_variance = memory.keeps_noise and self._told is None, mean_variance
+        self.keeps_noise = memory.keeps_noise and self._told is None
+        self.mean_variance, self.noise_spread = mean_variance, noise_spread
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))

@@ -26,6 +26,9 @@ _EQUAL, _ROUNDING = 1e-12, 4.0
 #: is further; see ``floor_below``. The last is where rewards far below are put: on a bowl with holes 20 found less.
 _FAR, _ENOUGH_ABOVE, _FAR_COUNTS = 20.0, 4, 5.0
 
+#: The range of a column of a context in its deviations: that of a uniform one is 3.5, of a normal one some 6.
+_MOST_DEVIATIONS = 5.0
+
 #: The least and the largest deviation of rewards whose square is far from underflow and overflow.
 _SCALES = 1e-140, 1e140
 
@@ -187,14 +190,20 @@ def column_spans(X: Tensor, ranges: Tensor | None = None, groups: Sequence[int] 
     """Return the length of the range of each column, (d,), in double precision: as known, else of points X (n, d).
 
     A column in which all is equal but for rounding has none: its size takes the place, or 1 if all is 0. Known are
-    ranges (2, d), as in ``Candidates.ranges``. Columns of one group, see ``default_kernel``, have one range.
+    ranges (2, d), as in ``Candidates.ranges``; where some are given, those that are not known, of contexts, are at most
+    five deviations, lest a few values far away make all others alike. Columns of one group, see ``default_kernel``,
+    have one range.
     """
     rounding = _ROUNDING * torch.finfo(X.dtype).eps
     least, largest = X.double().aminmax(dim=0)
+    is_known = torch.zeros_like(least, dtype=torch.bool)
     if ranges is not None:
         is_known = ranges[1].to(X.device) > ranges[0].to(X.device)
         least, largest = (torch.where(is_known, *ends) for ends in zip(ranges.to(least), (least, largest), strict=True))
     spans, size = largest - least, torch.maximum(least.abs(), largest.abs())
+    if ranges is not None and len(X) > 1:
+        usual = _MOST_DEVIATIONS * X.double().std(0)
+        spans = torch.where(~is_known & (usual > rounding * size), torch.minimum(spans, usual), spans)
     spans = torch.where(spans > rounding * size, spans, size)
     spans = torch.where(spans > 0.0, spans, 1.0)
     if groups is None:
