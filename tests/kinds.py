@@ -81,6 +81,12 @@ def measured(X: Tensor, number: int) -> dict[str, Any]:
     return told | {"outcomes": heat | {"cost": 40.0 + X[:, -1]}}
 
 
+def noisy(X: Tensor, number: int) -> dict[str, Any]:
+    """Rewards of which the noise is known in two of three rounds, of the first in every second one."""
+    sems = [None if row + number % 2 else 0.1 * 2.0 ** (number % 5) for row in range(len(X))]
+    return rewarded(X, number) | ({} if number % 3 == 1 else {"sem": sems} if number % 2 else {"noise": 0.3})
+
+
 class Kind(NamedTuple):
     """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared."""
 
@@ -204,6 +210,13 @@ KINDS = {
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
     ),
     "configurations": on_a_box(lambda: make("ek-ucb", candidates=kb.Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
+    "noise told": Kind(lambda: composed(dictionary=kb.RidgeLeverageSampling(2.0)), told=noisy),
+    "noise told, ageing": Kind(lambda: composed(memory=Discount(0.9, 0.4), dictionary=kb.KORS(3.0)), told=noisy),
+    "noise told, learned prior": Kind(lambda: make("gp-ei", **BY_PRIOR), told=noisy),
+    "noise told, outcomes": Kind(
+        lambda: composed(outcomes=[HEAT, kb.Outcome("cost")]),
+        told=lambda X, n: measured(X, n) | ({"noise": 0.01} if n > 3 else {}),
+    ),
 }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def test_tables_have_every_key_of_a_line(tmp_path):
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     tables = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows)))
     named, keys = Arms(ARMS[:3], names=["a", "b", "c"]), set()
-    bandits = {name: KINDS[name].make() for name in ("outcomes", "ek-ucb, sets of each round", "dates")}
+    bandits = {name: KINDS[name].make() for name in ("outcomes", "ek-ucb, sets of each round", "dates", "noise told")}
     for name, bandit in {**bandits, "bkb": make("bkb", candidates=named)}.items():
         bandit.log_to(tmp_path / "log.jsonl", contexts=True)
         play(KINDS[name], bandit, 2)

@@ -259,6 +259,7 @@ def test_trials_come_to_the_limit_and_the_recommendation_keeps_it(model, pool, s
         assert posterior_model(client, "heat").covar_module.outputscale.item() > 50.0
 
 
+@pytest.mark.filterwarnings("ignore:.*fitted to a small part")
 def test_safe_trials_never_break_the_limit_also_from_a_saved_experiment(tmp_path):
     words = {"constraint_mode": "safe", "constraint_beta": 2.5} | KNOWN
     client = client_of(UNIT, outcomes=["heat <= 75"], **words)

@@ -80,6 +80,27 @@ def test_what_is_told_of_trials(direction, trials, words, rewards):
     assert 0.0 <= next_parameters(study)["x"] <= 1.0
 
 
+@pytest.mark.parametrize("words", [{}, {"noise": lambda trial: trial.user_attrs.get("kbandits:noise")}])
+def test_the_noise_of_a_trial_is_that_of_its_reward(words):
+    """Read at once or one by one; what is no variance is named with its trial."""
+    studies = [study_with(quick(**words), direction="minimize") for _ in range(2)]
+    for number, noise in enumerate([0.5, None, 2, 0.25]):
+        for study in studies:
+            attributes = {} if noise is None else {"kbandits:noise": noise}
+            trial = create_trial(
+                params={"x": number / 4.0}, distributions=UNIT, value=float(number), user_attrs=attributes
+            )
+            study.add_trial(trial)
+        told(studies[0])
+    for study in studies:
+        told(study)
+        found = bandit_of(study).history.noise.tolist()
+        assert [None if math.isnan(each) else each for each in found] == [0.5, None, 2.0, 0.25]
+    study.add_trial(create_trial(params={"x": 0.9}, distributions=UNIT, value=1.0, user_attrs={"kbandits:noise": -1}))
+    with pytest.raises(InputError, match=f"the noise of trial {number + 1} must be .*, got -1"):
+        study.ask(UNIT)
+
+
 def test_trials_are_told_in_the_order_in_which_they_ended():
     study, now = study_with(quick()), datetime(2026, 1, 1)
     for number, ended in enumerate([3, 1, 2]):
@@ -437,6 +458,7 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"gamma": 3.0}, "gamma"),
         ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"safe_params": [0.5]}, "list of mappings"),
+        ({"noise": 0.1}, "noise must be a function of a trial"),
         ({"outcomes": ["cost"]}, "the study says"),
     ],
 )

@@ -198,6 +198,16 @@ def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
         assert searched(space={"depth": [3], "kind": ["b"]}).best_params_["depth"] == 3
 
 
+def test_the_spread_over_folds_is_the_noise_of_a_mean():
+    search = searched(Tunable(noise=0.5), n_iter=8, num_initial=6, noise="folds", cv=3)
+    scores = np.stack([search.cv_results_[f"split{number}_test_score"] for number in range(3)])
+    history = search.bandit_.history
+    np.testing.assert_allclose(history.Y.numpy(), scores.mean(0))
+    np.testing.assert_allclose(history.noise.numpy(), scores.var(0, ddof=1) / 3)
+    assert searched(Tunable(), n_iter=4, noise="folds").bandit_.history.noise is None  # no spread, nothing known
+    assert searched(Tunable(noise=0.5), n_iter=4).bandit_.history.noise is None
+
+
 def test_the_words_of_the_bandit_are_passed_on_and_nothing_stays_pending():
     """Also of a batch in which the ninth is spread."""
     words = {"batch_size": 4, "algorithm": "gp-ts", "bandit_options": {"oversampling": 2.0}}
@@ -387,6 +397,7 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
         ({"batch_size": 0}, "batch_size must be"),
         ({"algorithm": "tpe"}, "tpe"),
         ({"bandit_options": {"windo": 3}}, "windo"),
+        ({"noise": "fold"}, "noise must be"),
         ({"scoring": ["accuracy"], "refit": False}, "refit must be the name of that one"),
         ({"scoring": lambda *_: {"a": 1.0}, "refit": "b"}, "'b'"),
         ({"space": {"colour": uniform()}}, "colour"),

@@ -58,8 +58,8 @@ def test_a_log_says_what_was_asked_and_told_and_changes_nothing(name, tmp_path):
     logged.add_callback(notes)
     asked = [play(kind, bandit, kind.rounds) for bandit in (silent, logged)]
     assert all(map(same, map(points, asked[0]), map(points, asked[1])))
-    history = logged.history
-    assert same(silent.history[:-1], history[:-1])  # but for propensities, which are noted where somebody is told
+    history = logged.history  # but for propensities, which are noted where somebody is told
+    assert same(silent.history._replace(propensities=None), history._replace(propensities=None))
     assert same(silent.pending, logged.pending)
 
     lines = lines_of(path)
@@ -139,7 +139,7 @@ def test_one_that_fails_is_named_and_nothing_is_lost():
     assert caught[0].filename == __file__
     plain.tell(plain.ask(), 0.5)
     assert len(notes.events) == 2
-    assert same(bandit.history[:-1], plain.history[:-1])
+    assert same(bandit.history._replace(propensities=None), plain.history._replace(propensities=None))
     bandit.callbacks.pop(0)
     assert torch.equal(bandit.ask(), plain.ask())
 

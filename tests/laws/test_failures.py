@@ -182,6 +182,7 @@ def test_on_a_box_the_neighbourhood_waits_too():
     assert ((bandit.ask() - x).abs() / ranges > 0.01).any()
 
 
+@pytest.mark.filterwarnings("ignore:.*fitted to a small part")
 @pytest.mark.parametrize(("kind", "rounds"), [("arms", 12), ("box", 5)])
 def test_limits_are_kept_where_plays_fail(kind, rounds):
     unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)

@@ -257,6 +257,7 @@ def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(p
     assert chosen[0] >= values.max() - (1e-6 if place == "box" else 1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:.*fitted to a small part")
 def test_safe_play_goes_to_the_border_beyond_the_seed_and_finds_what_is_safe_and_best():
     """Before the outcome's prior is fitted only what is known to be safe is played. A search halves its last step."""
     seed = kb.AtMost(kb.Outcome("heat", kb.LearnedPrior(num_initial=9)), 0.6, safe_seed=lambda X: X[:, 0] <= 0.6)

@@ -10,6 +10,7 @@ pytestmark = [
     # Where a linear function vanishes so does its variance, which GPyTorch then floors.
     pytest.mark.filterwarnings("ignore:Negative variance values"),
     pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
+    pytest.mark.filterwarnings("ignore:.*fitted to a small part"),
 ]
 
 #: So many combinations are drawn of each seed: 300 in all, of which 30 are quick.

@@ -45,7 +45,8 @@ def get(app, path, headers=LOCAL):
 
 VALID = {
     "/ask": {"q": 2, "key": "k", "time": 1.0, "context": [0.5], "candidates": [[0.1], [0.2]]},
-    "/tell": {"ids": [0, 1], "y": [0.5, 1.0], "time": 2, "outcomes": {"heat": [1.0, 2.0]}, "failed": False, "key": "t"},
+    "/tell": {"ids": [0, 1], "y": [0.5, 1.0], "time": 2, "outcomes": {"heat": [1.0, 2.0]}, "failed": False, "key": "t"}
+    | {"noise": [0.1, 0.2], "sem": 0.5},
     "/forget": {"actions": [[0.5, 0.5]], "context": [1.0], "all": True, "key": "f"},
     "/recommend": {"context": [0.5], "candidates": [[0.1]], "time": "2026-01-01"},
     "/stop": {"regret": 0.5, "confidence": 0.9, "no_better_by": 0.1, "beta": 2.0, "time": 1.0, "context": [0.5]},

@@ -571,3 +571,15 @@ def test_it_says_when_to_stop(service):
         service.answer("stop", {})
     with pytest.raises(InputError, match="a field must be"):
         service.answer("stop", {"every": 2})
+
+
+def test_noise_is_told_and_kept_over_a_crash(tmp_path):
+    served = Service.open(saved(bkb, tmp_path))
+    ids = served.answer("ask", {"q": 4})["ids"]
+    served.answer("tell", {"ids": ids[:2], "y": [0.1, 0.2], "noise": [0.5, None]})
+    served = Service.open(crash(served, tmp_path / "crash"))
+    served.answer("tell", {"ids": ids[2:], "y": [0.3, 0.4], "sem": 0.5})
+    assert served.bandit.history.noise.nan_to_num(-1.0).tolist() == [0.5, -1.0, 0.25, 0.25]
+    with pytest.raises(InputError, match="noise must be a finite number above 0"):
+        served.answer("tell", {"actions": [[0.25, 0.5]], "y": [0.1], "noise": -0.5})
+    served.close()

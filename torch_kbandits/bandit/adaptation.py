@@ -38,6 +38,7 @@ class Prediction(NamedTuple):
     num_before: int  # how many rewards were told since the last restart
     known: Predictions  # what the predictions of those were worth, or of those since the last fit of the prior
     noise: Tensor  # λ, 0-dim; where rewards came late the noise variance of each, (q,), infinite if it does not count
+    fresh: Tensor  # λ, 0-dim, or (q,) where noise was told: what it was when the points were played
 
 
 class RestartTrigger(ABC):
@@ -70,7 +71,7 @@ class ResidualTrigger(RestartTrigger):
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds small changes later.
-        noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
+        noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ, or what was told of each.
         width: β in place of ρ_t on σ, for functions of the RKHS and noise N(0, R²): half of δ is then its own failure
             probability.
     """
@@ -93,7 +94,7 @@ class ResidualTrigger(RestartTrigger):
         deviation = before.variance.clamp_min(0.0).sqrt()
         number = before.num_before + torch.arange(1, len(deviation) + 1, device=deviation.device).to(deviation)
         radius = (2.0 * torch.log(2.0 * (math.pi * number).square() / (6.0 * self.false_alarm_probability))).sqrt()
-        noise = before.evidence.regularization.sqrt() if self.noise_scale is None else self.noise_scale
+        noise = before.fresh.sqrt() if self.noise_scale is None else self.noise_scale
         return (radius if self.width is None else self.width(before.evidence)) * deviation + noise * radius
 
 
@@ -279,7 +280,7 @@ class DynamicModelSelection(MemoryChoice):
         for memory in self.memories if len(told.Y) else ():
             surrogate = posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
-            variance = variance + surrogate.regularization.double()
+            variance = variance + told.noise_or(surrogate.regularization.double())
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
             scores.append(-0.5 * float(terms.sum()))
         return scores or [0.0] * len(self.memories)

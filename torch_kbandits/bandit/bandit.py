@@ -44,7 +44,7 @@ from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: What a round may bring, and what may be said of its play, by name; see ``Bandit.run``.
-_BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
+_BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed", "noise", "sem")
 
 
 class Bandit(KeptBandit, BanditDecisions, BanditReports):
@@ -242,8 +242,7 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
             context: of all or each.
             time: as in ``ask``.
 
-        Raises:
-            InputError: if they do not fit; then nothing changes.
+        ``InputError`` if they do not fit; then nothing changes.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         return self._mark(self.candidates.points(x, context, clock.now).detach().clone(), clock)
@@ -260,6 +259,8 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         candidates: Any = None,
         outcomes: Mapping[str, Any] | None = None,
         failed: Any = False,
+        noise: Any = None,
+        sem: Any = None,
         log: Log | None = None,
     ) -> None:
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
@@ -284,19 +285,19 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
                 brought with these, ``candidates``.
             candidates: the actions of the round of which these are rows, as ``ask`` takes them.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
-                or no name where it was not. They may be told alone, without y, before the reward is known: points that
-                were asked for stay pending.
+                or no name where it was not. Told without y, before the reward is known, points asked for stay pending.
             failed: whether the plays failed, one for all, or one for each point, (q,): then y has None or NaN where it
                 did, and outcomes may be known. A point that failed is not asked for again at once, and how likely
                 others are to fail is learned; see ``failure_probability``.
-            log: what another policy played, in place of the others: its rows that have a reward, in one round. They
-                need no weights; see "Learning from logs". Points that are pending stay so.
+            noise: the noise variance of each reward where it is known, in reward units squared, above 0, one for all
+                or one for each, (q,), None or NaN for λ; see "The noise of each reward".
+            sem: in its place standard errors, as of means of repeated measurements, whose squares it is.
+            log: what another policy played, in place of the others: its rows that have a reward, in one round, as in
+                "Learning from logs". Points that are pending stay so.
 
         Raises:
             InputError: if shapes, kinds or values do not fit, or an id is not pending.
-            NumericalError: if the posterior cannot be computed.
-
-        After an error the bandit is as it was.
+            NumericalError: if the posterior cannot be computed. After an error the bandit is as it was.
         """
         start, state = perf_counter(), without_expired(self._config, self._state)
         if log is not None:
@@ -305,7 +306,7 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         else:
             X, places = self._told(state, x, context, ids, rows, candidates)
         before = self._state.ledger
-        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time)
+        self._learn(state, X, places, start, y=y, outcomes=outcomes, failed=failed, time=time, noise=noise, sem=sem)
         self._notify(before, None, state.ledger.pending, places)
 
     def run(

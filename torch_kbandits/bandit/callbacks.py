@@ -101,7 +101,7 @@ class JSONLog:
         """Write what came of it."""
         history = told.history
         columns = {"id": told.ids, "round": history.rounds, "time": history.times, "reward": history.Y}
-        columns |= {"failed": history.lost}
+        columns |= {"failed": history.lost, "noise": history.noise}
         if history.outcomes is not None:
             columns["outcomes"] = [dict(zip(bandit.outcomes, row, strict=True)) for row in history.outcomes]
         self._write("tell", columns)

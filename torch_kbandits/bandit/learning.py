@@ -21,9 +21,19 @@ from torch_kbandits.bandit.relearning import (
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.dictionaries import Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History, checked_history, joined, measured, rewards, told_rewards
+from torch_kbandits.observations.history import (
+    History,
+    checked_history,
+    joined,
+    measured,
+    own_or,
+    rewards,
+    told_noise,
+    told_rewards,
+)
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 
@@ -68,6 +78,8 @@ def round_of(
     outcomes: Mapping[str, Any] | None = None,
     failed: Any = False,
     time: Any = None,
+    noise: Any = None,
+    sem: Any = None,
 ) -> tuple[Round, bool]:
     """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
     asked, columns = state.ledger.pending, None
@@ -83,7 +95,11 @@ def round_of(
     else:
         Y = torch.full_like(X[:, 0], torch.nan)
     lost = None if columns is None else Y.isnan() & is_over
-    known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows)
+    if noise is not None or sem is not None:
+        if not is_over:
+            raise InputError("noise and sem are of rewards, and only outcomes are told: give them with y.")
+        noise = told_noise(noise, sem, Y)
+    known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows), noise
     return Round(clock, X, Y, *known), is_over
 
 
@@ -135,12 +151,12 @@ def learned(
 def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
     """Return what is known of an outcome beside rewards once its predictions of a round were judged."""
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
+    if told.noise is None and bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
         part = cast(Round, own_round(config, own, told, number))
         before = _predicted(own, known, part.X, part.times)
         residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
         return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-    # Not all of the round was measured, or has rewards: from now on it has a posterior of its own, computed afresh.
+    # Not all of the round was measured, or has rewards of equal noise: it has a posterior of its own from now on.
     ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
     history = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     if len(history.X):
@@ -164,17 +180,18 @@ def _with_rewards(
     config: BanditConfig, state: State, new: Round, pending: Pending, ahead: FantasyPosterior | None
 ) -> State:
     """Return what is known of rewards after a round; see ``learned``."""
-    clock, X, Y, times, is_rewarded = new.clock, new.X, new.Y, new.times, new.is_rewarded
+    clock, X, Y, times, is_rewarded, noise = new.clock, new.X, new.Y, new.times, new.is_rewarded, new.noise
     known, state = state.told, state.at(clock)
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
-        X, Y, times = X[there], Y[there], None if times is None else times[there]
+        X, Y = X[there], Y[there]
+        times, noise = (each if each is None else each[there] for each in (times, noise))
     if (floor := state.spec.prior.floor) > -math.inf:
         Y = Y.clamp_min(floor)
     # Under a prior that is learned nothing triggers before it was fitted to rewards since the last restart.
     trigger = config.trigger
     if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
         trigger = None
-    before = _predicted(config, state, X, times, judges_all=trigger is not None)
+    before = _predicted(config, state, X, times, noise, judges_all=trigger is not None)
     residuals = [] if before is None else standardized(Y, before.mean, before.variance, before.noise)
     if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
@@ -212,9 +229,17 @@ def _with_rewards(
 
 
 def _predicted(
-    config: BanditConfig, state: State, X: Tensor, times: Tensor | None, *, judges_all: bool = False
+    config: BanditConfig,
+    state: State,
+    X: Tensor,
+    times: Tensor | None,
+    told: Tensor | None = None,
+    *,
+    judges_all: bool = False,
 ) -> Prediction | None:
     """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
+
+    Of their noise, (q,), something may be told.
 
     It is None where nothing is expected of rewards: under a prior that is to be fitted and was not yet.
     """
@@ -224,15 +249,17 @@ def _predicted(
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     surrogate, known = state.surrogate, state.predictions
     memory, now, noise = state.spec.memory, state.clock.now, surrogate.regularization
+    noise = fresh = noise if told is None else own_or(told, noise)
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
-    return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise)
+    return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise, fresh)
 
 
 def _as_told(state: State, new: Round) -> History:
     rounds = torch.full((new.X.shape[0],), state.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
-    return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed, new.propensities)
+    known = new.stages, new.times, new.outcomes, told_at, new.failed, new.propensities, new.noise
+    return History(new.X, new.Y, rounds, *known)
 
 
 def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
@@ -274,7 +301,7 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     for clock, number in zip(clocks, counts, strict=True):
         told, end = history.rows(slice(end, end + number)), end + number
         known = told.stages, told.outcomes, told.times, told.failed
-        rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities))
+        rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities, noise=told.noise))
     before, numbers = state.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well

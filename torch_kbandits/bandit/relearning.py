@@ -109,7 +109,7 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     timed = memory is not None and memory.needs_time_column
     X = counting.X if timed else counting.X[:, config.hidden_columns :]
     prior, memory, diagnostics, end = learning.fitted(
-        TrainingData(X, counting.Y, counting.times, now, config.names),
+        TrainingData(X, counting.Y, counting.times, now, config.names, counting.noise),
         config.spans(history.X),
         first=history.Y.new_tensor(first),
         expected=None if learning.mean is None else spec.expected(counting.X),
@@ -190,7 +190,7 @@ def _counting(spec: SurrogateSpec, learned: History, now: float) -> History:
     memory = spec.memory
     if memory is None or learned.times is None:
         return learned
-    return learned.rows(memory.noise(learned.times, now, spec.prior.regularization).isfinite())
+    return learned.rows(memory.noise(learned.times, now, learned.noise_or(spec.prior.regularization)).isfinite())
 
 
 def _believed(
@@ -248,7 +248,7 @@ def failures_in(
 def _marked(told: History) -> History:
     """Return plays that are over, with 1 for those that failed in the place of a reward, 0 for the others."""
     told = told.over
-    return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
+    return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None, noise=None)
 
 
 def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:

@@ -261,10 +261,11 @@ class BanditReports:
         ledger, history = self._state.ledger, self._state.ledger.history_since(0)
         weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
-        weights[learned] = 1.0
+        level = self._spec.prior.regularization
+        noise = history.rows(learned).noise_or(level)
         if self.memory is not None and times is not None:
-            level = self._spec.prior.regularization
-            weights[learned] = level / self.memory.noise(times[learned], self._state.clock.now, level)
+            noise = self.memory.noise(times[learned], self._state.clock.now, noise)
+        weights[learned] = level / noise
         return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
     @property

@@ -43,7 +43,7 @@ __all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "rest
 __all__ += ["state_of", "write"]
 
 #: Versions of the layout of files, and of ``Bandit.state_dict``.
-FILE_FORMAT, STATE_FORMAT = 5, 10
+FILE_FORMAT, STATE_FORMAT = 5, 11
 #: Letters of a line, and of a setting, that the message of an error shows.
 _LONGEST = 200
 _ADVICE = "Take an earlier copy, or tell the history anew."
@@ -333,7 +333,8 @@ def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, 
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
     there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
-    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None).rows(there)
+    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None, noise=None)
+    told = told.rows(there)
     told = told if own.has_clock else told._replace(times=None, told_at=None)
     num_forgotten = int(there[: known.ledger.num_forgotten].sum())
     ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)

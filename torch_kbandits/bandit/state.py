@@ -123,3 +123,4 @@ class Round(NamedTuple):
     failed: Tensor | None = None  # which plays failed, (q,); None where no outcome is declared
     is_rewarded: bool = False  # whether each play is known to have a reward
     propensities: Tensor | None = None  # with which points were chosen, (q,), NaN where not noted; None where none was
+    noise: Tensor | None = None  # variances told, (q,), NaN where one is not known; None where none is

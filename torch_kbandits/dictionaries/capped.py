@@ -66,19 +66,25 @@ class CappedDictionary(DictionaryRule):
         """Return that of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).projection_noise(noise)
 
-    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float | Array) -> Array:
         """Return those of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).probabilities(variance, prior, noise)
 
     def update(
-        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
+        self,
+        posterior: DictionaryPosterior,
+        state: OnlineState,
+        places: Places,
+        uniforms: Array,
+        worth: Array | None = None,
     ) -> tuple[DictionaryPosterior, OnlineState]:
         """Offer points to the dictionary of an online rule until it is full, then in exchange; see ``OnlineRule``."""
         rule, first = cast(OnlineRule, self.rule), 0
         while first < len(places):
             room = self.max_size - len(state.weights)
             some = slice(first, None if room > 0 else first + _WINDOW)
-            posterior, state, refused = rule.offered(posterior, state, places[some], uniforms[some], room)
+            own = None if worth is None else worth[some]
+            posterior, state, refused = rule.offered(posterior, state, places[some], uniforms[some], room, own)
             if refused is None:
                 first += len(places[some])
             else:

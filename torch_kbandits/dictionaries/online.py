@@ -101,10 +101,10 @@ class OnlineRule(DictionaryRule):
     is_online = True
 
     @abstractmethod
-    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float | Array) -> Array:
         """Return the probability (q,) with which each point is drawn if it is offered next.
 
-        It is given r of ``OnlineState``, (..., q), k(x, x), (..., q), and μ.
+        It is given r of ``OnlineState``, (..., q), k(x, x), (..., q), and μ, (q,) where plays differ in their noise.
         """
 
     @abstractmethod
@@ -112,17 +112,26 @@ class OnlineRule(DictionaryRule):
         """Return μ, given λ, both in reward units squared."""
 
     def _drawn(
-        self, left: ConditionalVariances, names: Array, uniforms: Array, noise: float, room: float, is_in: Any = None
+        self,
+        left: ConditionalVariances,
+        names: Array,
+        uniforms: Array,
+        noise: float,
+        room: float,
+        is_in: Any = None,
+        weights: Array | None = None,
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
         They have r left, names (q,), equal for plays of one point, and uniforms (q,) below which a probability draws
-        none; so many may join, where ``is_in`` says of a name whether its point is there, None if none is. Returned is
-        which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
+        none; so many may join, where ``is_in`` says of a name whether its point is there, None if none is. Weights say
+        how many plays of noise λ each is worth, (q,). Returned is which are drawn, (t,), with what probabilities, (t,),
+        and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
-            found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
+            own = noise if weights is None else noise / weights[first:]
+            found = self.probabilities(left.variance[..., first:], left.prior[..., first:], own)
             if is_in is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
@@ -135,15 +144,26 @@ class OnlineRule(DictionaryRule):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms) and len(joined) <= room:
-                left.observe(number, noise * probability)
+                left.observe(number, noise * probability if weights is None else noise * probability / weights[number])
         return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
     def offered(
-        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
+        self,
+        posterior: DictionaryPosterior,
+        state: OnlineState,
+        places: Places,
+        uniforms: Array,
+        room: float,
+        worth: Array | None = None,
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
-        """Return the posterior and the state once known points (q,) were offered, and the first without room."""
+        """Return the posterior and the state once known points (q,) were offered, and the first without room.
+
+        What each play is worth, (q,), is λ over its noise variance, 1 unless given.
+        """
         is_in, left = posterior.has_in_dictionary if len(state.weights) else None, state.variances(posterior, places)
-        drawn, probabilities, has_room = self._drawn(left, places, uniforms, state.noise, room, is_in)
+        drawn, probabilities, has_room = self._drawn(left, places, uniforms, state.noise, room, is_in, worth)
+        if worth is not None:
+            probabilities = probabilities / worth[drawn]
         refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
         joining = drawn if has_room else drawn[:-1]
         if len(joining):
@@ -153,10 +173,15 @@ class OnlineRule(DictionaryRule):
         return posterior, state, refused
 
     def update(
-        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
+        self,
+        posterior: DictionaryPosterior,
+        state: OnlineState,
+        places: Places,
+        uniforms: Array,
+        worth: Array | None = None,
     ) -> tuple[DictionaryPosterior, OnlineState]:
         """Return a posterior at its dictionary, and its state, once known points (q,) were offered in this order."""
-        return self.offered(posterior, state, places, uniforms, math.inf)[:2]
+        return self.offered(posterior, state, places, uniforms, math.inf, worth)[:2]
 
     def select(self, played: PlayedPoints, generator: Generator | None = None) -> Selection:
         """Offer all plays to an empty dictionary, in order of the points' first play, in double precision.
@@ -186,7 +211,8 @@ class KORS(OnlineRule):
         τ̃(s) = (1 + ε)/μ · (k(s,s) − k_Z*(s)ᵀ S (Sᵀ K_Z*Z* S + μI)⁻¹ Sᵀ k_Z*(s)) = (1 + ε) r(s) / (r(s) + μ)
 
     with r of ``OnlineState``. A weight w is Σ 1/p̃ over the times that the point was drawn. The first point played joins
-    with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
+    with certainty. Where a play has a noise variance λ_s of its own, its μ is μ λ_s / λ, and it adds λ / (λ_s p̃) to w.
+    With batch dimensions the members share their rows, by the largest of their τ̃.
 
     Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
     is drawn again is there once, with the summed weight, which leaves all probabilities as they are. What a posterior
@@ -207,7 +233,7 @@ class KORS(OnlineRule):
         checks.keep(self, oversampling=checks.positive, accuracy=checks.open_unit_interval)
         checks.keep(self, projection=checks.optional(checks.positive))
 
-    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float | Array) -> Array:
         """Return min(1, γ τ̃), (q,)."""
         scores = (1.0 + self.accuracy) * variance / (variance + noise)
         if scores.ndim > 1:
@@ -228,7 +254,7 @@ class SpanningDictionary(OnlineRule):
 
     spans_all = True
 
-    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float | Array) -> Array:
         """Return 1 for points that are not spanned, (q,), 0 for others."""
         outside = variance > SPANNED[torch.float64] * prior
         return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)

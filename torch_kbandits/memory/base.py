@@ -39,7 +39,7 @@ class Memory(ABC):
             times: when their points were played, (n,), none after ``now``, in any order; of those of one time the one
                 told last is the latest.
             now: the current time.
-            regularization: λ, the variance of a fresh observation, in reward units squared.
+            regularization: λ, the variance of a fresh observation, in reward units squared, or that of each, (n,).
         """
 
     @property
@@ -70,13 +70,13 @@ class Stationary(Memory):
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ for each observation, (n,)."""
-        return torch.full_like(times, float(regularization))
+        return torch.zeros_like(times) + regularization
 
 
 def where_counted(counts: Tensor, regularization: float | Tensor) -> Tensor:
-    """Return the noise λ where an observation counts and infinity where it does not, (n,)."""
-    noise = torch.full(counts.shape, torch.inf, dtype=torch.float64, device=counts.device)
-    return noise.masked_fill_(counts, float(regularization))
+    """Return the noise λ, or its own, where an observation counts and infinity where it does not, (n,)."""
+    noise = torch.as_tensor(regularization, dtype=torch.float64, device=counts.device)
+    return torch.where(counts, noise, torch.inf)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
+#: Noise told counts as at least, and at most, so many times λ: beyond that numbers lose all digits, or nothing changes.
+LEAST_NOISE, _LARGEST_NOISE = 1e-6, 1e30
+
 
 class History(NamedTuple):
     """What was told, in order.
@@ -28,6 +31,8 @@ class History(NamedTuple):
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
         propensities: (n,) with what probability the point of each was chosen when it was asked for, in double
             precision, NaN where that was not noted; None where it never was. See ``Bandit.propensities``.
+        noise: (n,) the noise variance told of each reward, in reward units squared and in double precision, NaN where
+            it is not known; None where none ever was.
     """
 
     X: Tensor
@@ -39,6 +44,7 @@ class History(NamedTuple):
     told_at: Tensor | None = None
     failed: Tensor | None = None
     propensities: Tensor | None = None
+    noise: Tensor | None = None
 
     @property
     def rewarded(self) -> "History":
@@ -60,6 +66,10 @@ class History(NamedTuple):
         """The round after the last one told."""
         return int(self.rounds[-1]) + 1 if len(self.rounds) else 0
 
+    def noise_or(self, regularization: float | Tensor) -> float | Tensor:
+        """Return the noise variance of each reward, (n,): λ where none was told; λ alone if none ever was."""
+        return regularization if self.noise is None else own_or(self.noise, regularization)
+
     def rows(self, which: slice | Tensor) -> "History":
         """Return the part of some rows."""
         return History(*(None if part is None else part[which] for part in self))  # pyright: ignore[reportArgumentType]
@@ -75,12 +85,19 @@ class History(NamedTuple):
 
 def joined(parts: Sequence[History]) -> History:
     """Return one history from its parts, in order; all of them have stages and times or none."""
-    if len({part.propensities is None for part in parts}) > 1:
-        for place, part in enumerate(parts := [*parts]):
-            none = torch.full_like(part.Y, math.nan, dtype=torch.float64)
-            parts[place] = part if part.propensities is not None else part._replace(propensities=none)
+    for name in ("propensities", "noise"):
+        if len({getattr(part, name) is None for part in parts}) > 1:
+            for place, part in enumerate(parts := [*parts]):
+                none = {name: torch.full_like(part.Y, math.nan, dtype=torch.float64)}
+                parts[place] = part if getattr(part, name) is not None else part._replace(**none)
     columns = zip(*parts, strict=True)
     return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
+
+
+def own_or(noise: Tensor, regularization: float | Tensor) -> Tensor:
+    """Return noise variances as they count, (n,): λ where one is NaN, and none so far from it that digits are lost."""
+    level = torch.as_tensor(regularization, dtype=torch.float64, device=noise.device)
+    return torch.where(noise.isnan(), level, noise.clamp(LEAST_NOISE * level, _LARGEST_NOISE * level))
 
 
 def checked_history(
@@ -121,8 +138,11 @@ def checked_history(
         propensities = propensities.to(example.device, torch.float64, copy=True)
         if bool(((propensities <= 0.0) | (propensities > 1.0)).any()):
             raise InputError("history.propensities must lie in (0, 1], or be NaN where they are not known.")
+    noise = history.noise
+    if noise is not None:
+        noise = _as_variances("history.noise", noise.to(example.device, torch.float64, copy=True))
     rounds = history.rounds.to(example.device, copy=True)
-    return History(X, Y, rounds, stages, times, outcomes, told_at, failed, propensities)
+    return History(X, Y, rounds, stages, times, outcomes, told_at, failed, propensities, noise)
 
 
 def _check_columns(history: Any) -> None:
@@ -187,6 +207,30 @@ def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
     told = X.new_full((len(X),), math.nan)
     told[~lost] = rewards(Y[~lost], X[~lost])
     return told
+
+
+def told_noise(noise: Any, sem: Any, Y: Tensor) -> Tensor | None:
+    """Return the noise variances told of rewards (q,), NaN of what failed or where none is known; None if none is.
+
+    They are given as such or as standard errors, whose squares they are: one for all, or one for each reward.
+    """
+    if noise is not None and sem is not None:
+        raise InputError("Give either noise, a variance, or sem, a standard error, whose square is the noise variance.")
+    name, given = ("sem", sem) if noise is None else ("noise", noise)
+    values = _as_variances(name, _numbers(name, checks.listed(name, given)))
+    values = values.reshape(-1).expand(len(Y)) if values.numel() == 1 else _one_for_each(name, values, len(Y))
+    if name == "sem":
+        values = _as_variances("the square of sem", values.square())
+    found = values.masked_fill(Y.isnan(), math.nan)
+    return None if bool(found.isnan().all()) else found
+
+
+def _as_variances(name: str, values: Tensor) -> Tensor:
+    """Return numbers above 0, or NaN where none is known; refuse others."""
+    if bool((wrong := (values <= 0.0) | values.isinf()).any()):
+        hint = "a finite number above 0, or None or NaN where it is not known"
+        raise InputError(f"{name} must be {hint}; got {float(values[wrong][0])!r}.")
+    return values
 
 
 def _which(failed: Any, number: int) -> list[bool]:

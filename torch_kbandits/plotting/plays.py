@@ -27,8 +27,8 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
 
     The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
     and the action by their names, as figures have them, of a parameter space the parameters; ``reward``, ``failed`` and
-    each outcome, ``nan`` where there is none; ``propensity`` where any was noted; ``weight``, what the reward counts
-    for now. A name that occurs twice gets its place as well. Cost: O(n d).
+    each outcome, ``nan`` where there is none; ``propensity`` and ``noise`` where any was told; ``weight``, what the
+    reward counts for now. A name that occurs twice gets its place as well. Cost: O(n d).
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
@@ -45,8 +45,9 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     parts += [("reward", history.Y.tolist()), ("failed", history.lost.tolist())]
     if history.outcomes is not None:
         parts += zip(bandit.outcomes, history.outcomes.mT.tolist(), strict=True)
-    if history.propensities is not None:
-        parts.append(("propensity", history.propensities.tolist()))
+    for name, column in (("propensity", history.propensities), ("noise", history.noise)):
+        if column is not None:
+            parts.append((name, column.tolist()))
     columns: dict[str, list[Any]] = {}
     for name, values in [*parts, ("weight", bandit.weights.tolist())]:
         columns[name if name not in columns else f"{name}.{len(columns)}"] = values

@@ -16,6 +16,7 @@ from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
+from torch_kbandits.observations.history import own_or
 from torch_kbandits.posteriors.prediction import PredictionStrategy
 from torch_kbandits.priors.marginal import CLIMBS, COVERED, MarginalPosterior, TrainingData, spanning
 
@@ -131,22 +132,25 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 
 def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
-    X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
+    ordered = data.in_order()
+    told_at, now, told = cast(Tensor, ordered.times), cast(float, ordered.now), cast(Tensor, ordered.noise)
+    X, Y, times, noise = (part[-_REMEMBERED:] for part in (ordered.X, ordered.Y, told_at, told))
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _candidates(climb, X, Y, times):
+    for fit in _candidates(climb, X, Y, times, noise):
         if not fit.settled:
             continue
-        scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted)
+        levels = own_or(noise, fit.regularization)
+        scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted, levels)
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
         return climb(data, memory)
     fit, memory = best
-    told_at, now = data.in_order()[2:]
-    counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
+    aged = memory.noise(told_at, now, own_or(told, fit.regularization))
+    counts = bool(aged.isfinite().any())  # at a restart nothing does
     posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
@@ -159,24 +163,25 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-def _candidates(climb: Callable[..., Fit], X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
+def _candidates(climb: Callable[..., Fit], X: Tensor, Y: Tensor, times: Tensor, noise: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield climb(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield climb(TrainingData(X[-size:], Y[-size:], noise=noise[-size:]), Stationary(), climbs=1)
         size //= 4
-    timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
+    timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times, noise=noise)
     yield climb(timed, Stationary(), learn=True, climbs=1)
 
 
 @torch.no_grad()
 def _predictive_densities(
-    fit: Fit, memories: Sequence[Memory], X: Tensor, Y: Tensor, times: Tensor, predicted: Tensor
+    fit: Fit, memories: Sequence[Memory], X: Tensor, Y: Tensor, times: Tensor, predicted: Tensor, noise: Tensor
 ) -> Tensor:
     """Return how well memories predict, (G,): the sum of the log densities of rewards, each given those before it.
 
-    The posterior of points X (n, d) and rewards Y (n,), in the order of their times (n,), is the Nyström–DTC one with a
-    dictionary of at most 128 points; predicted are rows (p,). Cost: O(G p u m²), u distinct points and m of these.
+    The posterior of points X (n, d) and rewards Y (n,), in the order of their times (n,), of noise (n,) when fresh, is
+    the Nyström–DTC one with a dictionary of at most 128 points; predicted are rows (p,). Cost: O(G p u m²), u distinct
+    points and m of these.
     """
     points, places = distinct_in_order(X)
     here, Z = places[predicted], points[spanning(fit.kernel, points, _DICTIONARY)]
@@ -184,13 +189,13 @@ def _predictive_densities(
     for memory in memories:
         weights = Y.new_zeros(len(predicted), len(Y))
         for row, s in zip(weights, predicted.tolist(), strict=True):
-            row[:s] = 1.0 / memory.noise(times[:s], float(times[s]), fit.regularization)
+            row[:s] = 1.0 / memory.noise(times[:s], float(times[s]), noise[:s])
         none = Y.new_zeros(len(predicted), len(points))
         precision, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
         means = torch.where(precision > 0.0, sums / precision, 0.0)
         strategy, z = PredictionStrategy.nystrom(fit.kernel, Z, points, means, 1.0 / precision)
         at = strategy.at(points[here].unsqueeze(-2), z[:, here].mT.unsqueeze(-1))
-        variance = (fit.regularization + strategy.own_variance(at)).squeeze(-1)
+        variance = noise[predicted] + strategy.own_variance(at).squeeze(-1)
         error = Y[predicted] - strategy.mean_at(at).squeeze(-1)
         scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
     return torch.stack(scores)

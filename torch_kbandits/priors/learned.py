@@ -170,11 +170,12 @@ class LearnedPrior:
         units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by, middles=middles)
         if units_only:
             return self.started(spans, groups, context_dim, units), memory, (), ()
+        told = None if data.noise is None else data.noise / units.scale**2
         kernel, noise = self._given(units, len(spans), groups, context_dim)
         is_binary = bool(((data.Y == 0.0) | (data.Y == 1.0)).all())
         spread = self.noise_spread or (_UNKNOWN_SPREAD if context_dim or is_binary else 1.0)
         fit = fit_evidence(
-            replace(data, X=units.points(X), Y=units.rewards(Y)),
+            replace(data, X=units.points(X), Y=units.rewards(Y), noise=told),
             kernel,
             regularization=noise,
             memory=None if memory is None else memory.scaled(units.scale**-2),

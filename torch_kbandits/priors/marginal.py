@@ -27,6 +27,7 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, normal_log_density
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct_in_order
+from torch_kbandits.observations.history import own_or
 
 #: λ before any fit, for rewards of variance 1, where also the prior of log λ has its mode; the least and the largest
 #: that a fit tries.
@@ -64,6 +65,7 @@ class TrainingData:
 
     ``times`` are when each was made, its number unless given, and ``now`` the current one, unless given the latest;
     under a prior on time they are the first column of points, too. ``names`` are of the other columns, as far as known.
+    ``noise`` are the noise variances told of rewards, (n,), NaN where λ is fitted; None where none is known.
     """
 
     X: Tensor
@@ -71,15 +73,18 @@ class TrainingData:
     times: Tensor | None = None
     now: float | None = None
     names: Sequence[str] | None = None
+    noise: Tensor | None = None
 
-    def in_order(self) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Return copies of points, rewards and times, in the order of these, and the current time."""
+    def in_order(self) -> "TrainingData":
+        """Return a copy in the order of times, with these, the current one, and the noise."""
+        noise = torch.full_like(self.Y, math.nan) if self.noise is None else self.noise.to(self.Y)
         if self.times is None:
             times = torch.arange(len(self.Y), dtype=torch.float64, device=self.Y.device)
-            return self.X.clone(), self.Y.clone(), times, float(len(times))
+            return TrainingData(self.X.clone(), self.Y.clone(), times, float(len(times)), self.names, noise)
         order = self.times.argsort(stable=True)
         times = self.times[order].double()
-        return self.X[order], self.Y[order], times, float(times[-1]) if self.now is None else self.now
+        now = float(times[-1]) if self.now is None else self.now
+        return TrainingData(self.X[order], self.Y[order], times, now, self.names, noise[order])
 
 
 class MarginalPosterior:
@@ -106,9 +111,11 @@ class MarginalPosterior:
         noise_spread: float = 1.0,
     ) -> None:
         on_time = learn or memory.needs_time_column
-        X, Y, times, now = data.in_order()
+        data = data.in_order()
+        X, Y, times, now = data.X, data.Y, cast(Tensor, data.times), cast(float, data.now)
         level = _FIRST_NOISE if regularization is None else regularization
-        noise = (Stationary() if learn else memory).noise(times, now, level)
+        own = own_or(told := cast(Tensor, data.noise), level)
+        noise = (Stationary() if learn else memory).noise(times, now, own)
         rows = noise.isfinite().nonzero().squeeze(-1)
         if len(rows) == 0:
             raise InputError(f"Of {len(Y)} reward(s) none counts at time {now:g} under {memory}: there is none to fit.")
@@ -120,8 +127,10 @@ class MarginalPosterior:
             rows = rows[torch.isin(places, chosen)]
             points, places = distinct_in_order(X[rows])
         self.points, self._places, self.names = points, places, data.names
-        self.Y, self._relative, self._ages = Y[rows], noise[rows] / level, ages(times[rows], times.new_tensor(now))
-        self.keeps_noise, self.mean_variance, self.noise_spread = memory.keeps_noise, mean_variance, noise_spread
+        self.Y, self._relative, self._ages = Y[rows], (noise / own)[rows], ages(times[rows], times.new_tensor(now))
+        self._told: Tensor | None = told[rows] if bool(told.isfinite().any()) else None
+        self.keeps_noise = memory.keeps_noise and self._told is None
+        self.mean_variance, self.noise_spread = mean_variance, noise_spread
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
@@ -241,6 +250,7 @@ class MarginalPosterior:
     def _merged(self, shift: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean reward of each point, (u,), its noise variance, (u,), and what the logarithm lacks, 0-dim."""
         level = self._log_noise.exp()
+        level = level if self._told is None else own_or(self._told, level)
         noise = level * self._relative if self._growth is None else self._growth.noise(self._ages, level)
         weights, y, size = 1.0 / noise, self.Y - shift, len(self.points)
         total = weights.new_zeros(size).index_add(0, self._places, weights)

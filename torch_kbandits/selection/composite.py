@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import is_, itemgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -224,14 +224,14 @@ class EnsembleSurrogate(CompositeSurrogate):
     def _score(self, told: History, before: Surrogate, after: Surrogate, residual: Tensor, variance: Tensor) -> Tensor:
         """Return log p(y | what was told before) of rewards (q,), 0-dim, from the surrogates before them and after.
 
-        Several at once have covariance Σ + λI. Where that is exact, (Σ + λI)⁻¹ times the residuals before is 1/λ times
-        those after, and ½ log det(I + Σ/λ) is what information was gained. Else each is predicted on its own.
+        Several at once have covariance Σ + λI, or λ_s where told. Where that is exact, (Σ + λI)⁻¹ times the residuals
+        before is 1/λ times those after, and ½ log det(I + Σ/λ) is what was learned. Else each is predicted on its own.
         """
-        noise = after.regularization.double()
+        noise = cast(Tensor, told.noise_or(after.regularization.double()))
         if len(residual) > 1 and self._keeps_all and (after.exact or before.num_observations == 0):
             left = (told.Y - after.moments(told.X)[0]).double()
             gain = (after.information_gain() - before.information_gain()).double()
-            return -0.5 * (residual @ left / noise + len(left) * (2.0 * math.pi * noise).log()) - gain
+            return -0.5 * (residual * left / noise + (2.0 * math.pi * noise).log()).sum() - gain
         variance = variance + noise
         return -0.5 * (residual.square() / variance + (2.0 * math.pi * variance).log()).sum()
 

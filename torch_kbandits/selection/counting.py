@@ -1,7 +1,7 @@
 """The observations that count under a memory, in the order told."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 class Counting:
     """The observations that count, in the order told. A value, whose successors share its memory.
 
-    Where nothing is ever forgotten there are X and Y alone.
+    Where nothing is ever forgotten there are X and Y alone, and the noise.
 
     Attributes:
         X: points (n, d).
@@ -26,6 +26,7 @@ class Counting:
         times: when each was made, (n,).
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among those that the posterior knows, (n,).
+        noise: what was told of the noise variance of each, (n,), NaN where nothing was; None where it never was.
     """
 
     X: Rows
@@ -34,6 +35,7 @@ class Counting:
     times: Rows
     weights: Rows
     places: Rows
+    noise: Rows | None = None
 
     @classmethod
     def none(cls, example: Tensor, number: int) -> Self:
@@ -45,19 +47,26 @@ class Counting:
     def __len__(self) -> int:
         return len(self.X)
 
-    def followed(self, *new: Any) -> Self:
-        """Return these and others after them."""
+    def noise_with(self, new: Tensor | None, number: int) -> Rows | None:
+        """Return what was told of the noise of these and of so many others, (q,) if it was."""
+        if new is None and self.noise is None:
+            return None
+        known = Rows(np.full(len(self), np.nan)) if self.noise is None else self.noise
+        return known.followed(np.full(number, np.nan) if new is None else new)
+
+    def followed(self, *new: Any, noise: Rows | None = None) -> Self:
+        """Return these and others after them, given the noise of all, see ``noise_with``."""
         parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
         followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
-        return type(self)(*followed, *parts[len(followed) :])
+        return type(self)(*followed, *parts[len(followed) :], noise=noise)
 
     def kept(self, which: NDArray[np.bool_]) -> Self:
         """Return some of these, (n,) bool."""
-        return type(self)(*[rows.kept(which) for rows in vars(self).values()])
+        return type(self)(*cast(Any, [None if rows is None else rows.kept(which) for rows in vars(self).values()]))
 
     def at(self, places: Places) -> Self:
         """Return those at places (k,) in the order told."""
-        return type(self)(*[rows.at(places) for rows in vars(self).values()])
+        return type(self)(*cast(Any, [None if rows is None else rows.at(places) for rows in vars(self).values()]))
 
 
 def in_order(places: Places) -> Places:

@@ -174,11 +174,11 @@ class FilteredArms(Surrogate):
         return self
 
     def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the surrogate conditioned on more rewards: the joint one if one of them is of a point that is no arm.
+        """Return the surrogate conditioned on more rewards: the joint one if one is of no arm, or has its own noise.
 
         Cost: O(q A²) for q rewards in the order of their times.
         """
-        rows = self.rows_of(told.X)
+        rows = self.rows_of(told.X) if told.noise is None else None
         if rows is None:
             now = max(self._states[0].clock, float(told.X[:, 0].max()))
             return self.joint.at(now).learned(told, rule, generator, until)

@@ -18,7 +18,7 @@ from torch_kbandits.numerics.prior_draws import PriorDraws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History
+from torch_kbandits.observations.history import History, own_or
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
@@ -26,6 +26,7 @@ from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
+from torch_kbandits.selection.online import pruned, started, too_many_forgotten, uniforms
 from torch_kbandits.selection.search import SearchConfig
 
 Array = NDArray[Any]
@@ -42,9 +43,6 @@ _LEAST_VARIANCE = 1e-6
 
 #: Of more points than this those that count no more are dropped, once they are three in four.
 _MANY = 64
-
-#: Points that no longer count leave the dictionary once they are more than one in so many of it.
-_PATIENCE = 8
 
 
 class GaussianSurrogate(Surrogate):
@@ -173,6 +171,8 @@ class GaussianSurrogate(Surrogate):
     @property
     def noise(self) -> Tensor | None:
         """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
+        if self._is_stationary and (told := self._counted.noise) is not None:
+            return self._values(own_or(told.tensor, self.posterior.prior.noise))
         weights = self._counted.weights.array
         if self.memory.keeps_noise and bool((weights == 1.0).all()):
             return None
@@ -244,13 +244,14 @@ class GaussianSurrogate(Surrogate):
             return self
         other = self._copy()
         other._now = now
-        other._learn(*other._weigh(self._weights(self._counted.times.array, now)))
+        other._learn(*other._weigh(self._weights(self._counted.times.array, now, self._counted.noise)))
         return other
 
-    def _weights(self, times: Array, now: float) -> Array:
-        """Return how many fresh observations those of these times (n,) count for, (n,)."""
+    def _weights(self, times: Array, now: float, noise: Rows | None) -> Array:
+        """Return how many fresh observations those of these times (n,) count for, (n,), given what noise was told."""
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
-        return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
+        own = level if noise is None else own_or(noise.tensor, level)
+        return (level / self.memory.noise(torch.from_numpy(times), now, own)).numpy()
 
     def _weigh(self, weights: Array) -> _Statistics:
         """Give the observations other weights (n,), and return what is still to be downdated: those without any."""
@@ -289,11 +290,16 @@ class GaussianSurrogate(Surrogate):
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
             other._now = self._now if rule is not None or until is None else until
-            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now)
+            noise = self._counted.noise
+            if noise is not None or told.noise is not None:
+                noise = self._counted.noise_with(told.noise, len(times))
+            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now, noise)
             weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
             if rule is not None:
                 other._learn(*gone)
                 gone = _NOTHING
+        elif told.noise is not None:
+            weights = self._weights(weights, self._now, Rows(told.noise))
         other._tell(told, times, weights, rule, generator, gone)
         return other if until is None else other.at(until)
 
@@ -315,9 +321,10 @@ class GaussianSurrogate(Surrogate):
         self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: _Statistics
     ) -> None:
         """Condition on what was told, of which that of weight 0 does not count, and downdate what is gone."""
-        X, Y = told.X, self._numbers_told(told)
+        X, Y, noise = told.X, self._numbers_told(told), told.noise
         if times is not None and not (counts := weights > 0.0).all():
             X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
+            noise = None if noise is None else noise[torch.from_numpy(counts)]
         if not len(Y):
             self._learn(*gone)
             return
@@ -326,20 +333,20 @@ class GaussianSurrogate(Surrogate):
             self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
         if rule is not None and self._online:
-            posterior = self._updated(cast(DictionaryPosterior, posterior), places, cast(OnlineRule, rule), generator)
+            posterior = self._updated(cast(Any, posterior), places, cast(OnlineRule, rule), generator, noise)
         elif rule is not None:
             order = in_order(np.concatenate((self._order, places)))
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, learns_next=True)
-        self._condition(posterior, X, Y, (times, weights, places), selection, gone)
+        self._condition(posterior, X, Y, (times, weights, places, noise), selection, gone)
 
     def _condition(
         self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: _Statistics
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
-        times, weights, places = counting
+        times, weights, places, noise = counting
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
@@ -348,7 +355,10 @@ class GaussianSurrogate(Surrogate):
         rests = Y - posterior.told.expected.array[places]
         self.posterior, news = posterior, (places, weights, rests)
         others = () if self._is_stationary else (rests, times, weights, places)
-        self._counted = self._counted.followed(X, Y, *others)
+        if noise is not None or self._counted.noise is not None:
+            self._counted = self._counted.followed(X, Y, *others, noise=self._counted.noise_with(noise, len(Y)))
+        else:
+            self._counted = self._counted.followed(X, Y, *others)
         self._learn(*(news if gone is _NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
@@ -371,40 +381,24 @@ class GaussianSurrogate(Surrogate):
         )
 
     def _updated(
-        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: Generator
+        self,
+        posterior: DictionaryPosterior,
+        places: Places,
+        rule: OnlineRule,
+        generator: Generator,
+        noise: Tensor | None = None,
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
-        state, told = self._online_state, posterior.told
-        if state is None:
-            _, order = posterior.knowing(self._dictionary.points)
-            handed = self._dictionary.weights
-            weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
-            state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
-        if not self._is_stationary:
-            counting = told.counts[posterior.dictionary] > 0.0
-            if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
-                posterior, state = self._pruned(posterior, state, rule, generator)
-        posterior, state = rule.update(posterior, state, places, _uniforms(len(places), generator))
+        state = self._online_state or started(posterior, self._dictionary, rule)
+        if not self._is_stationary and too_many_forgotten(posterior):
+            posterior, state = pruned(posterior, state, rule, self._order, generator)
+        worth = None if noise is None else posterior.prior.noise / own_or(noise, posterior.prior.noise).numpy()
+        posterior, state = rule.update(posterior, state, places, uniforms(len(places), generator), worth)
         if state is not self._online_state:
-            points = told.points_at(posterior.dictionary)
+            points = posterior.told.points_at(posterior.dictionary)
             self._dictionary = Selection(points, points.new_ones(len(points)), None, torch.from_numpy(state.weights))
         self._online_state = state
         return posterior
-
-    def _pruned(
-        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: Generator
-    ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at the points of its dictionary that count; all that count are offered again.
-
-        A point that was not drawn with probability p̃ when all were there, and would be with p̃' now, is drawn with
-        (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
-        """
-        again = self._order
-        known = state.variances(posterior, again)
-        before = rule.probabilities(known.variance, known.prior, state.noise)
-        uniforms = _uniforms(len(again), generator)
-        weights = np.where(posterior.told.counts > 0.0, state.by_place(posterior), 0.0)
-        return rule.update(*state.at_weights(posterior, weights), again, before + (1.0 - before) * uniforms)
 
     def advised(self, answers: Answers) -> Self:
         """Return the surrogate conditioned on an expert's answers as well, which are made now; this one stays as it is.
@@ -421,7 +415,7 @@ class GaussianSurrogate(Surrogate):
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
         times = np.full(len(weights), self._now)
-        counting = times, weights, places
+        counting = times, weights, places, None
         other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, _NOTHING)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
@@ -432,7 +426,9 @@ class GaussianSurrogate(Surrogate):
         """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
         times = self._times_of(told)
-        weights = np.ones(len(told.Y)) if times is None else self._weights(times, self._now)
+        weights, noise = np.ones(len(told.Y)), None if told.noise is None else Rows(told.noise)
+        if times is not None or noise is not None:
+            weights = self._weights(weights if times is None else times, self._now, noise)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
@@ -452,7 +448,3 @@ class GaussianSurrogate(Surrogate):
         """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
         drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
         return self._values(drawn)
-
-
-def _uniforms(number: int, generator: torch.Generator | None) -> Array:
-    return torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").numpy()

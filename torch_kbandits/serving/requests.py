@@ -12,10 +12,11 @@ from torch_kbandits.errors import InputError, KernelBanditError
 
 #: Points that may be asked for at a time, and letters of a key.
 LARGEST_BATCH, _LONGEST_KEY = 1000, 200
-#: The fields of requests that have any.
+#: The fields by which plays are told, and those of requests that have any.
+_PLAYS = ("ids", "actions", "rows", "context", "candidates")
 _FIELDS = {
     "ask": ("q", "context", "candidates", "time", "distinct", "exclude", "key"),
-    "tell": ("ids", "actions", "rows", "context", "candidates", "y", "time", "outcomes", "failed", "key"),
+    "tell": (*_PLAYS, "y", "time", "outcomes", "failed", "noise", "sem", "key"),
     "forget": ("ids", "actions", "context", "all", "key"),
     "recommend": ("context", "candidates", "time"),
     "posterior": ("points", "context"),

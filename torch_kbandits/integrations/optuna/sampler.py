@@ -63,6 +63,8 @@ class KernelBanditSampler(BaseSampler):
             feasible is tried; see ``Limit``.
         constraint_beta: the multiplier of the deviation of constraints; 3 with ``safe_params`` unless given, else 0,
             the posterior mean: a trial that may just be feasible tells little in a short study.
+        noise: given a finished trial, returns the noise variance of its (first) value, in units of that squared, or
+            None where it is not known; unless given it is ``trial.set_user_attr("kbandits:noise", variance)``.
         independent_sampler: for parameters that are not chosen together; unless given each is uniform.
         warn_independent_sampling: whether these are named, once each, and that ``recommend`` compares some trials only.
         seed: addresses all randomness; None for a random one.
@@ -87,6 +89,7 @@ class KernelBanditSampler(BaseSampler):
         pruned: Use = "learn",
         constraint_beta: float | None = None,
         safe_params: Sequence[Mapping[str, Any]] = (),
+        noise: Callable[[FrozenTrial], float | None] | None = None,
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         seed: int | None = None,
@@ -101,7 +104,9 @@ class KernelBanditSampler(BaseSampler):
         self._kernel, self._clip = kernel, clip
         self._num_initial = checks.whole_number("n_startup_trials", n_startup_trials, least=2)  # a fit needs two values
         self._pruned: Use = checks.one_of("pruned", pruned, get_args(Use))
-        self._safe = list(safe_params)
+        if not (noise is None or callable(noise)):
+            raise InputError(f"noise must be a function of a trial, got {checks.describe(noise)}.")
+        self._safe, self._noise = list(safe_params), noise
         self._constraint_beta = checks.optional(checks.non_negative)("constraint_beta", constraint_beta)
         self._independent, self._warn = independent_sampler, warn_independent_sampling
         self._warned: set[str] = set()
@@ -216,7 +221,8 @@ class KernelBanditSampler(BaseSampler):
         found = max(following, key=lambda each: len(each.read), default=None)
         if found is None:
             bandit = self._bandit_on(parameters.space(), objectives)
-            found = StudyBandit(parameters, objectives, bandit, self._pruned, self._num_initial, self._safe)
+            words = self._pruned, self._num_initial, self._safe, self._noise
+            found = StudyBandit(parameters, objectives, bandit, *words)
         self._studies = [*(each for each in self._studies if each is not found), found][-_REMEMBERED:]
         return found
 

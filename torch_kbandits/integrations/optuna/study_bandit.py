@@ -1,7 +1,7 @@
 """What the trials of a study say, told to a bandit one after another."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast
@@ -11,6 +11,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.choices import objectives_of
 from torch_kbandits.errors import InfeasibleError, InputError
@@ -20,6 +21,8 @@ from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import Scalarization
 
+#: The attribute, of ``trial.set_user_attr``, that is the noise variance of a trial's first value, in its units squared.
+NOISE = "kbandits:noise"
 #: What becomes of trials that were pruned.
 Use = Literal["learn", "ignore"]
 
@@ -57,7 +60,7 @@ class StudyBandit:
     """A bandit that was told the finished trials of a study, as far as they lie in one search space.
 
     Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
-    trials at once, and nothing else has to be stored. See ``KernelBanditSampler`` for the last three.
+    trials at once, and nothing else has to be stored. See ``KernelBanditSampler`` for the last four.
     """
 
     parameters: ConditionalSpace
@@ -66,6 +69,7 @@ class StudyBandit:
     pruned: Use
     num_initial: int
     safe: Sequence[Mapping[str, Any]]
+    noise: Callable[[FrozenTrial], float | None] | None = None
 
     def __post_init__(self) -> None:
         self._space = self.parameters.space()
@@ -89,12 +93,14 @@ class StudyBandit:
             X, names = torch.cat([point for _, point, *_ in found]), self.bandit.outcomes
             Y = X.new_tensor([reward for *_, reward, _ in found])
             columns = X.new_tensor([[outcomes.get(name, math.nan) for name in names] for *_, outcomes in found])
-            rounds = torch.arange(len(found))
-            self.bandit.replay(History(X, Y, rounds, times=rounds.double(), outcomes=columns if names else None))
+            rounds, noise = torch.arange(len(found)), [self._noise(trial) or math.nan for trial, *_ in found]
+            told = History(X, Y, rounds, times=rounds.double(), outcomes=columns if names else None)
+            self.bandit.replay(told._replace(noise=None if all(map(math.isnan, noise)) else X.new_tensor(noise)))
             self._numbers += [trial.number for trial, *_ in found]
             found = []
         for trial, point, reward, outcomes in found:
-            self.bandit.tell(point, reward, outcomes=outcomes or None, failed=math.isnan(reward))
+            words: Any = {"outcomes": outcomes or None, "failed": math.isnan(reward), "noise": self._noise(trial)}
+            self.bandit.tell(point, reward, **words)
             self._numbers.append(trial.number)
             self.read[trial.number] = trial
         self.read |= {trial.number: trial for trial in new}
@@ -149,6 +155,11 @@ class StudyBandit:
             return self._space.encode([self.parameters.values_of(known, trial.distributions)])
         except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
+
+    def _noise(self, trial: FrozenTrial) -> float | None:
+        """Return the noise variance of a trial's first value, None where nobody says it."""
+        noise = trial.user_attrs.get(NOISE) if self.noise is None else self.noise(trial)
+        return None if noise is None else checks.positive(f"the noise of trial {trial.number}", noise)
 
     def _result(self, trial: FrozenTrial) -> tuple[float, dict[str, float]] | None:
         """Return the reward of a finished trial, NaN of a failure, and its outcomes; None if nothing is learned."""

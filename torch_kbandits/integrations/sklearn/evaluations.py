@@ -70,7 +70,7 @@ class Evaluations:
         return rows
 
     def scores(self, rows: list[Row], size: int) -> np.ndarray:
-        """Return the mean test scores (size,) of configurations by the rows of their fits; NaN where all failed."""
+        """Return the test scores (size, splits) of configurations by the rows of their fits; NaN where all failed."""
         scores: Any = [row["test_scores"] for row in rows] or [np.nan] * size
         if isinstance(scores[0], dict):
             name = self.search.refit
@@ -78,7 +78,7 @@ class Evaluations:
                 hint = "with several metrics refit must be the name of that one"
                 raise InputError(f"{type(self.search).__name__} maximises one score: {hint}, got refit={name!r}.")
             scores = [each[name] for each in scores]
-        return np.array(scores, dtype=float).reshape(size, -1).mean(axis=1)
+        return np.array(scores, dtype=float).reshape(size, -1)
 
     def finish(self, format_results: Callable[..., dict[str, Any]]) -> None:
         """Fill the table with what scikit-learn makes of the rows; raise its error if every fit failed."""

@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -105,6 +105,8 @@ class KernelBanditSearchCV(BaseSearchCV):
         bandit_options: ``kernel`` and ``clip`` of ``LearnedPrior``, and words of the algorithm. A dictionary that can
             be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
         stop: asked of the bandit after each batch, whether that was the last, such as ``StopWhen(no_better_by=0.001)``.
+        noise: "folds": the scores of the folds of a configuration say how noisy their mean is, by their variance over
+            their number, as ``tell(sem=)`` takes it; None for the same noise of all, which is fitted.
         checkpoint: path of a directory in which joblib keeps what was measured, batch by batch, for the same search of
             the same data. Needs a ``random_state``.
         scoring, n_jobs, cv, verbose, pre_dispatch, return_train_score: as in ``RandomizedSearchCV``.
@@ -130,6 +132,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         batch_size: int | None = None,
         bandit_options: Mapping[str, Any] | None = None,
         stop: Callable[[Bandit], bool] | None = None,
+        noise: Literal["folds"] | None = None,
         checkpoint: str | PathLike[str] | None = None,
         scoring: Any = None,
         n_jobs: int | None = None,
@@ -143,7 +146,8 @@ class KernelBanditSearchCV(BaseSearchCV):
     ) -> None:
         self.param_distributions, self.n_iter, self.random_state = param_distributions, n_iter, random_state
         self.algorithm, self.beta, self.bandit_options = algorithm, beta, bandit_options
-        self.num_initial, self.batch_size, self.stop, self.checkpoint = num_initial, batch_size, stop, checkpoint
+        self.num_initial, self.batch_size, self.stop, self.noise = num_initial, batch_size, stop, noise
+        self.checkpoint = checkpoint
         words: Any = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
         words |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
         super().__init__(estimator, **words)
@@ -161,6 +165,8 @@ class KernelBanditSearchCV(BaseSearchCV):
 
     def _run_search(self, evaluate_candidates: Callable[..., Any], *, callback_ctx: Any = None) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
+        if self.noise is not None:
+            checks.one_of("noise", self.noise, ("folds",))
         checks.absent_or("checkpoint", self.checkpoint, (str, PathLike), "the path of a directory")
         if self.stop is not None and not callable(self.stop):
             raise InputError(f"stop must be a function of the bandit such as a StopWhen, got {self.stop!r}.")
@@ -175,7 +181,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         evaluations = self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx, key)
         try:
             if self.bandit_ is not None and cube is not None:
-                _play(self.bandit_, cube, sizes, evaluations, self.stop)
+                _play(self.bandit_, cube, sizes, evaluations, self.stop, by_folds=self.noise == "folds")
             else:
                 evaluations.add(torch.zeros(1, 0, dtype=torch.float64))
             evaluations.finish(super()._format_results)
@@ -219,10 +225,12 @@ class KernelBanditSearchCV(BaseSearchCV):
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
 
-def _play(bandit: Bandit, cube: UntriedCube, sizes: Sequence[int], evaluations: Evaluations, stop: Any) -> None:
+def _play(
+    bandit: Bandit, cube: UntriedCube, sizes: Sequence[int], evaluations: Evaluations, stop: Any, *, by_folds: bool
+) -> None:
     """Evaluate batch after batch, and tell the bandit all."""
     size, num_initial, batch_size = sizes
-    scores, num_spread = np.zeros(0), 0
+    scores, noises, num_spread = np.zeros(0), np.zeros(0), 0
     while (told := len(scores)) < size:
         for number in range(told, min(size, told + batch_size if told >= num_initial else num_initial)):
             if is_spread(bandit, number, num_initial):
@@ -234,10 +242,21 @@ def _play(bandit: Bandit, cube: UntriedCube, sizes: Sequence[int], evaluations: 
             cube.tried = torch.cat([cube.tried, x])
         points = cube.tried[told:]
         rows = evaluations.add(points)
-        scores = np.append(scores, evaluations.scores(rows, len(points)))
+        found = evaluations.scores(rows, len(points))
+        scores, noises = np.append(scores, found.mean(axis=1)), np.append(noises, _noise_of_means(found))
         if len(scores) >= num_initial and bool(np.isfinite(scores).any()):
             new = slice(bandit.num_observations, None)
             fails = ~np.isfinite(scores[new])
-            bandit.tell(cube.tried[new], np.where(fails, np.nan, scores[new]), failed=fails)
+            noise = noises[new] if by_folds else None
+            bandit.tell(cube.tried[new], np.where(fails, np.nan, scores[new]), failed=fails, noise=noise)
             if stop is not None and stop(bandit):
                 break
+
+
+def _noise_of_means(scores: np.ndarray) -> np.ndarray:
+    """Return the variances of the means of scores (n, splits) by their spread, (n,), NaN where there is none."""
+    number = scores.shape[1]
+    if number < 2:
+        return np.full(len(scores), np.nan)
+    noise = scores.var(axis=1, ddof=1) / number
+    return np.where(noise > 0.0, noise, np.nan)
