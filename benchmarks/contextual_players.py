@@ -1,6 +1,6 @@
-"""The players of the public code of EK-UCB's authors, read as formulas and written anew in NumPy alone.
+"""EK-UCB of its authors' public code, read as formulas and written anew in NumPy alone.
 
-All keep explicit inverses and change them by the formulas of Sherman and Morrison and of the Schur complement, without
+It keeps explicit inverses and changes them by the formulas of Sherman and Morrison and of the Schur complement, without
 jitter, as that code does: where dictionary points nearly coincide, scores may be no numbers. The first such score wins,
 as in that code; ``broken`` counts these choices. Every player draws from the generator of seed 123, whatever the seed
 of the problem, and its first draw is its first action.
@@ -82,33 +82,8 @@ class Player(ABC):
         """Learn a reward of a point (1, d) that is not among the points yet."""
 
 
-class AuthorsKUCB(Player):
-    """K-UCB: (K + λI)⁻¹ grown by a row a round."""
-
-    def _start(self, reward: float) -> None:
-        self._inverse = np.array([[1.0 / (1.0 + self.surrogate.regularization)]])
-
-    def _learn(self, point: Array, reward: float) -> None:
-        values = self.surrogate.gram(self._points, point)
-        self._inverse = _bordered(self._inverse, values, 1.0 + self.surrogate.regularization)
-
-    def _choose(self, points: Array) -> int:
-        values = self.surrogate.gram(points, self._points)
-        explained = np.einsum("an,an->a", values @ self._inverse, values)
-        return self._highest(
-            values @ (self._inverse @ self._rewards), (1.0 - explained) / self.surrogate.regularization
-        )
-
-
 class Projected(Player):
-    """A posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y.
-
-    ``jitter`` is added to the diagonal of K_ZZ where it is inverted afresh.
-    """
-
-    def __init__(self, surrogate: Surrogate, jitter: float = 0.0) -> None:
-        super().__init__(surrogate)
-        self._jitter = jitter
+    """A posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y."""
 
     @property
     def dictionary_size(self) -> int:
@@ -121,7 +96,7 @@ class Projected(Player):
     def _rebuild(self, dictionary: Array, points: Array, rewards: Array) -> None:
         """Compute all from scratch at another dictionary."""
         values = self.surrogate.gram(dictionary, points)
-        gram = self.surrogate.gram(dictionary, dictionary) + self._jitter * np.eye(len(dictionary))
+        gram = self.surrogate.gram(dictionary, dictionary)
         self.dictionary, self._inverse = dictionary, np.linalg.inv(gram)
         self._precision = np.linalg.inv(values @ values.T + self.surrogate.regularization * gram)
         self._moment = values @ rewards
@@ -139,15 +114,7 @@ class Projected(Player):
 
     def _choose(self, points: Array) -> int:
         values = self.surrogate.gram(points, self.dictionary)
-        return self._highest(values @ self._mean_weights(), self._scores(values))
-
-    def _mean_weights(self) -> Array:
-        return self._precision @ self._moment
-
-    def _resampled(self, candidates: Array, oversampling: float) -> Array:
-        """Return those of some points (n, d) that are below q̄ σ²/λ by a uniform of their own."""
-        chances = oversampling * self._scores(self.surrogate.gram(candidates, self.dictionary))
-        return candidates[self._random.random_sample(len(candidates)) < chances]
+        return self._highest(values @ (self._precision @ self._moment), self._scores(values))
 
 
 class AuthorsEKUCB(Projected):
@@ -205,99 +172,6 @@ class AuthorsEKUCB(Projected):
             larger = np.zeros((max(2 * rows, shape[0]), max(2 * columns, shape[1])))
             larger[: shape[0], : shape[1]] = self._crossed
             self._crossed = larger
-
-
-class AuthorsCBKB(Projected):
-    """CBKB: before each reward is learned Z is drawn from the points played before it, of which the first always is in.
-
-    ``oversampling`` is q̄, 10 in their code.
-    """
-
-    def __init__(self, surrogate: Surrogate, oversampling: float = 10.0) -> None:
-        super().__init__(surrogate, jitter=1e-6)
-        self._oversampling = oversampling
-
-    def _learn(self, point: Array, reward: float) -> None:
-        dictionary = np.concatenate([self._points[:1], self._resampled(self._points, self._oversampling)])
-        self._rebuild(dictionary, np.concatenate([self._points, point]), np.append(self._rewards, reward))
-
-
-class AuthorsCBBKB(Projected):
-    """CBBKB: Z is drawn when 1 + Σ σ²/λ since it was drawn exceeds C, each score as it was when its point was played.
-
-    Rewards are learned at once, at the dictionary there is: a batch is what lies between two draws of Z, and nothing is
-    kept aside. ``keeps_means`` leaves the means as they were when Z was drawn, as BBKB does.
-    ``threshold`` is C; q̄ is 10 C in their code.
-    """
-
-    def __init__(self, surrogate: Surrogate, threshold: float, *, keeps_means: bool = False) -> None:
-        super().__init__(surrogate)
-        self._threshold, self._keeps_means, self._sum = threshold, keeps_means, 0.0
-
-    def _rebuild(self, dictionary: Array, points: Array, rewards: Array) -> None:
-        super()._rebuild(dictionary, points, rewards)
-        self._kept = self._precision @ self._moment
-
-    def _mean_weights(self) -> Array:
-        return self._kept if self._keeps_means else super()._mean_weights()
-
-    def _learn(self, point: Array, reward: float) -> None:
-        values = self.surrogate.gram(self.dictionary, point)
-        self._sum += self._scores(values.T).item()
-        if 1.0 + self._sum <= self._threshold:
-            self._condition(values, reward)
-            return
-        self._sum = 0.0
-        chosen = self._resampled(self._points[1:], 10.0 * self._threshold)
-        points, rewards = np.concatenate([self._points, point]), np.append(self._rewards, reward)
-        self._rebuild(np.concatenate([self._points[:1], chosen]), points, rewards)
-
-
-class AuthorsSupKernelUCB(Player):
-    """SupKernelUCB: stage s has the rounds in which the action of place s among those left was played to learn.
-
-    So their stages are kept by the place of the action, where the paper's are by the stage that asked for it; and the
-    posterior of a stage has 10⁻⁶ on the diagonal of K in place of λ, while its deviation is over √λ.
-    ``horizon`` is T: below the width 1/√T nothing is played to learn.
-    """
-
-    def __init__(self, surrogate: Surrogate, horizon: int) -> None:
-        super().__init__(surrogate)
-        self._least = horizon**-0.5
-        self._stages, self._stage = np.zeros(0, dtype=np.intp), -1
-
-    @property
-    def dictionary_size(self) -> int:
-        """Rounds that some stage knows."""
-        return int((self._stages >= 0).sum())
-
-    def _choose(self, points: Array) -> int:
-        left, stage = np.arange(len(points)), 1
-        while True:
-            mean, width = self._at(stage, points[left])
-            if not (width > self._least).any():
-                return int(left[(mean + width).argmax()])
-            wide = np.flatnonzero(width > 0.5**stage)
-            if len(wide):
-                self._stage = int(self._random.choice(wide))
-                return int(left[self._stage])
-            left = left[mean + width >= (mean + width).max() - 2.0 ** (1 - stage)]
-            stage += 1
-
-    def _at(self, stage: int, points: Array) -> tuple[Array, Array]:
-        """Return means and widths (A,) of a stage."""
-        known = self._stages == stage
-        there = self._points[known]
-        inverse = np.linalg.inv(self.surrogate.gram(there, there) + 1e-6 * np.eye(len(there)))
-        values = self.surrogate.gram(points, there)
-        score = (1.0 - np.einsum("an,an->a", values @ inverse, values)) / self.surrogate.regularization
-        return values @ (inverse @ self._rewards[known]), self.surrogate.multiplier * np.sqrt(np.maximum(score, 0.0))
-
-    def _start(self, reward: float) -> None:
-        self._stages = np.array([-1])
-
-    def _learn(self, point: Array, reward: float) -> None:
-        self._stages, self._stage = np.append(self._stages, self._stage), -1
 
 
 def _bordered(inverse: Array, border: Array, corner: float) -> Array:

@@ -32,7 +32,7 @@ BENCHMARKS = {
     "long_run": "long_run",
     "bkb_regret": "bkb",
     "variance_ratio": "bkb",
-    "authors_contexts": "authors_contexts",
+    "contexts": "contexts",
     "authors_bkb": "authors_bkb",
     "authors_moving": "authors_moving",
     "replays": "replays",
@@ -42,7 +42,7 @@ BENCHMARKS = {
     "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "optuna_suggestions": "optuna_suggestions",
+    "mixed_parameters": "mixed_parameters",
     "serving": "serving",
     "context_fits": "context_fits",
 }

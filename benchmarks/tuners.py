@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import optuna
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
-from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import Trial
 from sklearn.base import BaseEstimator
 
@@ -58,13 +58,13 @@ class Course:
 
 
 class Tuner(NamedTuple):
-    """A tool, and what it plays: "all" problems, the "moving" ones, "training", or "few", since a trial takes it long.
+    """A tool, and what it plays: "all" problems, the "moving" ones, "training", "boxes" of floats alone, or "few".
 
     ``play`` plays a course with a seed.
     """
 
     play: Callable[[Course, int], None]
-    on: Literal["all", "moving", "training", "few"] = "all"
+    on: Literal["all", "moving", "training", "boxes", "few"] = "all"
 
 
 def _with_optuna(make: Callable[..., BaseSampler], latest: int | None = None, **words: Any) -> Any:
@@ -166,6 +166,7 @@ def _config(name: str, parameter: Any) -> RangeParameterConfig | ChoiceParameter
 SAMPLER, WINDOW = "KernelBanditSampler", f"KernelBanditSampler, latest {_LATEST}"
 SEARCH, STRATEGY = "KernelBanditSearchCV", "kernel_bandit_strategy"
 GP, GP_WINDOW, AX, TPE, RANDOM = "GPSampler", f"GPSampler, latest {_LATEST}", "Ax's default", "TPESampler", "random"
+CMA = "CmaEsSampler"
 
 TUNERS = {
     SAMPLER: Tuner(_with_optuna(KernelBanditSampler)),
@@ -177,6 +178,7 @@ TUNERS = {
     AX: Tuner(_with_ax(ours=False), "few"),
     TPE: Tuner(_with_optuna(TPESampler)),
     RANDOM: Tuner(_with_optuna(RandomSampler)),
+    CMA: Tuner(_with_optuna(CmaEsSampler), "boxes"),
 }
 
 

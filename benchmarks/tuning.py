@@ -69,7 +69,7 @@ def studies(
     found = []
     for seed, name in product(seeds, problems):
         problem, is_few = PROBLEMS[name], name in few["problems"] and seed in few["seeds"]
-        on = {"all": True, "moving": problem.moves, "training": problem.trains, "few": is_few}
+        on = {"all": True, "moving": problem.moves, "training": problem.trains, "few": is_few, "boxes": False}
         for tool, how in TUNERS.items():
             if on[how.on]:
                 number = few["trials"] if how.on == "few" else trials or problem.trials

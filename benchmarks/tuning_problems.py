@@ -49,13 +49,14 @@ class Objective(NamedTuple):
 
 
 class TuningProblem(NamedTuple):
-    """What makes an objective of a seed; what a value is, whether it moves from trial to trial or a trial trains."""
+    """What makes an objective of a seed; what a value is; whether it moves, trains in each trial, is all floats."""
 
     make: Callable[[int], Objective]
     measure: str
     moves: bool = False
     trains: bool = False
     trials: int = 40
+    is_box: bool = False
 
 
 # ---------------------------------------------------------------- functions
@@ -137,7 +138,7 @@ def concrete(seed: int) -> Objective:
 # ---------------------------------------------------------------- tables
 
 
-def _network(dataset: str, seed: int) -> Objective:
+def network(dataset: str, seed: int) -> Objective:
     """Return the logarithm of a network's loss, above the least mean of its table; a trial is one of four trainings.
 
     Nine parameters: six numbers by their rank, two activations and a schedule. Unit: the deviation of the means.
@@ -163,12 +164,12 @@ def _network(dataset: str, seed: int) -> Objective:
 
 def slices(seed: int) -> Objective:
     """Return the networks of the table on slices of tomographies."""
-    return _network("slice_localization", seed)
+    return network("slice_localization", seed)
 
 
 def switch(seed: int) -> Objective:
     """Return the networks on data of ships, and from a trial between 25 and 35 on those on proteins."""
-    before, after = _network("naval_propulsion", seed), _network("protein_structure", seed)
+    before, after = network("naval_propulsion", seed), network("protein_structure", seed)
     at = int(np.random.default_rng(seed).integers(25, 36))
 
     def now(number: int) -> Objective:

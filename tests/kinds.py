@@ -47,6 +47,8 @@ def words_of(name: str, **settings: Any) -> dict[str, Any]:
     words |= settings
     if name == "lin-ucb":
         words["features"] = words.pop("kernel")
+    if name == "shared-lin-ucb":
+        del words["kernel"]
     return words
 
 

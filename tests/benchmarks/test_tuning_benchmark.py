@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from benchmarks.mixed_problems import MIXED
 from benchmarks.runner import Parts
 from benchmarks.tuners import RANDOM, SAMPLER, SEARCH, TPE, Course, played
 from benchmarks.tuning_problems import PROBLEMS, Objective
@@ -25,11 +26,15 @@ def bowl():
     return Objective(space, lambda given, number: given["x"] - number, lambda given, number: given["x"])
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "drift" else pytest.param(name, marks=pytest.mark.slow) for name in PROBLEMS]
-)
+ALL = PROBLEMS | MIXED
+
+#: Those that take long to make or to evaluate, and those of which a trial returns the value itself.
+LONG, EXACT = PROBLEMS.keys() - {"drift"} | {"ships"}, {"wells", "concrete"} | MIXED.keys() - {"ships", "counts"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in ALL])
 def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
-    first, again, other = (PROBLEMS[name].make(seed) for seed in (5, 5, 6))
+    first, again, other = (ALL[name].make(seed) for seed in (5, 5, 6))
     shown = configurations(first, 2)
     told = [first.told(each, number) for number, each in enumerate(shown)]
     values = [first.value(each, number) for number, each in enumerate(shown)]
@@ -38,9 +43,9 @@ def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
     assert np.isfinite([*told, *values]).all()
     if name != "concrete":
         assert told != [other.told(each, number) for number, each in enumerate(shown)]
-    if name not in ("wells", "concrete"):  # trials have noise, and values have none
+    if name not in EXACT:  # trials have noise, and values have none
         assert any(len({first.told(each, number) for number in range(4)}) > 1 for each in shown)
-        assert PROBLEMS[name].moves or first.value(shown[0], 0) == again.value(shown[0], 1)
+        assert ALL[name].moves or first.value(shown[0], 0) == again.value(shown[0], 1)
 
 
 @pytest.mark.parametrize("number", [0, 59])

@@ -30,6 +30,7 @@ DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
     "Discount": {"bandit/adaptation.py"},
     "SlidingWindow": {"bandit/adaptation.py"},
+    "CappedDictionary": {"models/nystrom.py"},
     "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/strategy.py"},
 }
 

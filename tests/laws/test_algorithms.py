@@ -16,7 +16,7 @@ from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWid
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
-SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb"}
+SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb", "shared-lin-ucb"}
 #: Of several hypotheses each; their model is that of one.
 FAMILIES = ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")
 #: Points of some know the time; SparQ believes answers, too.

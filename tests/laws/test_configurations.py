@@ -30,7 +30,7 @@ PARAMETERS = {
 LIMITS = [kb.LinearConstraint({"depth": 1.0, "leaves": 0.1}, 16.0), lambda row: row["kind"] != "b" or row["depth"] < 8]
 SPACE, LIMITED = kb.ParameterSpace(PARAMETERS), kb.ParameterSpace(PARAMETERS, LIMITS)
 #: One chooses through stages, which leave some of finitely many actions; one has a kernel of its own.
-NAMES = [name for name in kb.algorithms.names() if name not in ("sup-kernel-ucb", "lin-ucb")]
+NAMES = [name for name in kb.algorithms.names() if name not in ("sup-kernel-ucb", "lin-ucb", "shared-lin-ucb")]
 UPPER, EI, PI = UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()
 
 

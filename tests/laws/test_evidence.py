@@ -10,6 +10,7 @@ from forgetting import KERNEL, LAMBDA, MEMORIES
 from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, data, dense, difference, matern, rbf
+from scipy.stats import lognorm
 
 from torch_kbandits import InputError, NumericalError, fit_prior
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
@@ -140,6 +141,28 @@ def test_a_fit_goes_on_from_the_end_of_the_last_and_is_no_worse_than_from_the_st
     assert len(calls) < many / 2
     other = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=(0.5,))  # of another kind: as if there was none
     assert other.evidence == anew.evidence
+
+
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_the_noise_is_the_likeliest_under_its_prior_of_a_spread(spread):
+    X, Y = problem(20, 2, 3)
+    x, y = dense(X, Y)
+    fit = fit_evidence(Data(X, Y), matern().requires_grad_(False), noise_spread=spread, seed=0)
+
+    def log_posterior(noise):
+        prior = lognorm(spread, scale=math.exp(spread**2 - 5.0)).logpdf(noise)
+        return oracles.log_density(y, KERNEL(x, x) + noise * np.eye(20)) + prior
+
+    assert log_posterior(fit.regularization) == pytest.approx(fit.evidence, abs=1e-8)
+    assert fit.evidence > max(log_posterior(noise) for noise in np.geomspace(1e-4, 10.0, 200)) - 1e-6
+
+
+def test_rewards_without_noise_are_known_for_such_where_the_spread_is_wide():
+    X = data(40, 2, 3)[0]
+    Y = standardised(torch.sin(3.0 * X).sum(-1))
+    fits = (fit_evidence(Data(X, Y), default_kernel(2), noise_spread=spread, seed=0) for spread in (1.0, 3.0))
+    narrow, wide = (fit.regularization for fit in fits)
+    assert wide < 1e-4 < narrow
 
 
 def test_what_is_known_stays():

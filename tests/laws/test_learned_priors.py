@@ -19,9 +19,9 @@ from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
-#: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
+#: LinUCB and its relative have kernels of their own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
-NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
+NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "shared-lin-ucb", "sparq-gp-ucb", *FAMILIES)]
 
 
 def learning(space="arms", memory="none"):
@@ -323,9 +323,29 @@ def test_a_category_of_contexts_has_one_length_scale(memory):
     bandit = learner(kb.LearnedPrior(num_initial=4), memory, offers)
     for hour, device in enumerate(["phone", "tablet", "desktop", "tv"]):
         bandit.tell([{"banner": "bold", "price": 10 + hour}], 0.1 * hour**2, context={"hour": hour, "device": device})
-    kernel = bandit.prior.kernel.base_kernel
-    assert kernel.groups == (0, 1, 1, 1, 2, 2, 3)
-    assert kernel.lengthscale.shape == (1, 4)
+    of_contexts, of_actions = bandit.prior.kernel.base_kernel.base_kernel.kernels
+    near = of_contexts.kernels[1].base_kernel
+    assert near.groups == (0, 1, 1, 1)
+    assert near.lengthscale.shape == of_actions.lengthscale.shape == (1, 2)
+    assert of_actions.groups == (0, 0, 1)
+
+
+@pytest.mark.parametrize("is_noisy", [True, False])
+def test_the_noise_of_rewards_of_0_and_1_is_bernoullis_where_they_are_drawn_and_small_where_labels_say_them(is_noisy):
+    """λ of draws is within a third of the mean of p (1 − p); of what contexts decide it is less than a third of it."""
+    generator = torch.Generator().manual_seed(0)
+    contexts = torch.randn(120, 2, generator=generator, dtype=DOUBLE)
+    actions = torch.randint(2, (120,), generator=generator)
+    which = contexts.argmax(-1) == actions
+    probabilities = 0.2 + 0.4 * which if is_noisy else which.to(DOUBLE)
+    Y = (torch.rand(120, generator=generator, dtype=DOUBLE) < probabilities).to(DOUBLE)
+    bandit = kb.algorithms.KUCB(
+        candidates=torch.eye(2, dtype=DOUBLE), context_dim=2, prior=kb.LearnedPrior(num_initial=120), seed=0
+    )
+    bandit.tell(torch.eye(2, dtype=DOUBLE)[actions], Y, context=contexts)
+    expected = float((probabilities * (1.0 - probabilities)).mean()) if is_noisy else 0.0
+    share = bandit.prior.regularization / (expected or float(Y.var()))
+    assert (2 / 3 < share < 4 / 3) if is_noisy else share < 1 / 3
 
 
 def test_a_warning_has_the_name_of_the_column():

@@ -95,3 +95,35 @@ def test_its_width_is_the_papers_and_bad_input():
             algorithms.LinUCB(**words, seed=0)
     one = algorithms.LinUCB(bounds=bounds, context_dim=1, features=LinearKernel().double(), seed=0)
     assert one.ask(context=bounds[1]).shape == (1, 1)
+
+
+def features(context, action, interactions):
+    """1, context and action, and their products."""
+    products = np.outer(context, action).ravel() if interactions else []
+    return np.concatenate([[1.0], context, action, products])
+
+
+@pytest.mark.parametrize("interactions", [True, False])
+def test_one_model_for_all_actions_is_a_ridge_regression_on_their_features(interactions):
+    """Means and √λ √(φᵀA⁻¹φ) to 1e-9, the highest bound is played, and a new action is known by what others showed."""
+    generator, ridge, beta = torch.Generator().manual_seed(3), 0.5, 0.8
+    actions = torch.randn(6, 2, generator=generator, dtype=DOUBLE)
+    words = {"regularization": ridge, "beta": beta, "interactions": interactions, "seed": 0}
+    bandit = algorithms.SharedLinUCB(candidates=actions, context_dim=3, **words)
+    size = len(features(np.zeros(3), np.zeros(2), interactions))
+    A, b = ridge * np.eye(size), np.zeros(size)
+    for context in contexts(40, 3, 4):
+        phi = np.stack([features(context.numpy(), action, interactions) for action in actions.numpy()])
+        mean, norm = phi @ np.linalg.solve(A, b), np.sqrt((phi * np.linalg.solve(A, phi.T).T).sum(-1))
+        means, deviations = at(bandit, context, actions)
+        assert max(difference(means, mean), difference(deviations, math.sqrt(ridge) * norm)) < 1e-9
+        action = bandit.ask(context=context)
+        row = int((actions == action).all(-1).nonzero())
+        scores = mean + beta * math.sqrt(ridge) * norm
+        assert scores[row] >= scores.max() - 1e-8
+        y = float(context.sum() * action.sum())
+        bandit.tell(action, y, context=context)
+        A, b = A + np.outer(phi[row], phi[row]), b + y * phi[row]
+    assert len(bandit.inducing_points) <= size
+    alone = algorithms.SharedLinUCB(candidates=actions, **words)
+    assert difference(at(alone, actions[0, :0], actions)[1], (1.0 + actions.square().sum(-1)).sqrt()) < 1e-12

@@ -135,21 +135,22 @@ ODD: dict[str, Callable[[], Any]] = {
 #: What is given for an argument of this name, whoever takes it. Floats are sums of few powers of two, so that they are
 #: the same number in every kind.
 NUMBERS = {
-    "accuracy": 0.5, "action_dim": 2, "after": 2.0, "batch_threshold": 2.0, "best_mean": 1.0,
-    "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5, "clip": 2.0, "folds": 3,
+    "accuracy": 0.5, "action_dim": 2, "after": 2.0, "batch_threshold": 2.0, "best_mean": 1.0, "beta": 1.5,
+    "block_size": 4, "bound": 2.0, "category_distance": 1.0, "center": 0.5, "clip": 2.0, "confidence": 0.5,
     "constant": 2.0, "constraint_beta": 1.5, "context_dim": 1, "count": 2, "cutoff": 4.0, "dimension": 2,
-    "discount": 0.5, "discretization_size": 32, "expire_after": 2.0, "exploration": 0.25, "factor": 0.5,
-    "failure_probability": 0.25, "false_alarm_probability": 0.25, "forgetting": 0.25, "gain": 8.0, "growth": 0.25,
-    "high": 2.0, "horizon": 40, "least_correlation": 0.25, "least_weight": 0.25, "lengthscale": 0.5, "lipschitz": 2.0,
-    "low": 0.5, "margin": 0.25, "max_dictionary": 5, "max_questions": 5, "mean": 2.0, "max_reference": 5,
-    "max_size": 5, "max_variance": 4.0, "n": 3, "noise_fraction": 0.25, "noise_scale": 0.25, "norm": 2.0,
+    "discount": 0.5, "discretization_size": 32, "epsilon": 0.25, "every": 2, "expire_after": 2.0, "exploration": 0.25,
+    "factor": 0.5, "failure_probability": 0.25, "false_alarm_probability": 0.25, "floor": -2.0, "folds": 3,
+    "forgetting": 0.25, "gain": 8.0, "growth": 0.25, "high": 2.0, "horizon": 40, "least_correlation": 0.25,
+    "least_weight": 0.25, "lengthscale": 0.5, "lipschitz": 2.0, "low": 0.5, "margin": 0.25, "max_dictionary": 5,
+    "max_questions": 5, "max_reference": 5, "max_size": 5, "max_variance": 4.0, "mean": 2.0, "n": 3,
+    "no_better_by": 0.5, "noise_fraction": 0.25, "noise_scale": 0.25, "noise_spread": 2.0, "norm": 2.0,
     "norm_bound": 2.0, "now": 3.0, "nu": 1.5, "num_actions": 6, "num_arms": 6, "num_blocks": 2, "num_bounds": 3,
-    "num_bumps": 3, "num_centres": 4, "num_choices": 7, "num_initial": 3, "num_labels": 3, "num_options": 3,
-    "num_points": 9, "num_starting": 2, "num_restarts": 2, "num_swaps": 3, "offset": 0.5, "origin": 0.5,
-    "oversampling": 2.0, "floor": -2.0, "number": 4, "order": 3, "period": 4, "posterior_noise": 0.25,
-    "problem_seed": 5, "projection": 0.5, "questions": 2.0, "rate": 0.5, "raw_samples": 8, "refit_share": 0.5,
-    "regularization": 0.5, "round": 5, "rounds": 3, "scale": 0.5, "score_discount": 0.25,
-    "seed": 3, "shrinkage": 0.25, "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "threshold": 2.0,
+    "num_bumps": 3, "num_centres": 4, "num_choices": 7, "num_draws": 16, "num_initial": 3, "num_labels": 3,
+    "num_options": 3, "num_points": 9, "num_restarts": 2, "num_starting": 2, "num_swaps": 3, "number": 4, "offset": 0.5,
+    "order": 3, "origin": 0.5, "oversampling": 2.0, "period": 4, "posterior_noise": 0.25, "problem_seed": 5,
+    "projection": 0.5, "questions": 2.0, "rate": 0.5, "raw_samples": 8, "refit_share": 0.5, "regret": 0.5,
+    "regularization": 0.5, "round": 5, "rounds": 3, "scale": 0.5, "score_discount": 0.25, "seed": 3, "shrinkage": 0.25,
+    "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
 }  # fmt: skip
 #: And what is no number.
@@ -162,6 +163,8 @@ THINGS: dict[str, Any] = {
     "choices": ["a", "b"],
     "columns": [kb.Number("age")],
     "covariance": torch.eye(3, dtype=DOUBLE),
+    "centers": torch.zeros(3, dtype=DOUBLE),
+    "spans": torch.ones(3, dtype=DOUBLE),
     "enabled": True,
     "expert": lambda X, time: None,
     "function": lambda X: X.sum(-1),
@@ -196,6 +199,7 @@ WITH: dict[str, dict[str, Any]] = {
     "CappedDictionary": {"rule": kb.UniformDictionary(5)},
     "Classification": {"labels": torch.tensor([0, 1, 2, 0, 1, 2])},
     "ContextualActions": {"actions": X, "action_dim": None},
+    **{name: {"rule": acquisition.UpperConfidenceRule()} for name in ("EpsilonGreedy", "SoftmaxRule")},
     "FiniteArms": {"means": X[:, 0]},
     "GuessAndDouble": {"width": confidence.SelfNormalizedWidth(0.1, 1.0, 0.1)},
     "Integer": {"low": 0, "high": 5, "step": 1},
@@ -208,6 +212,9 @@ WITH: dict[str, dict[str, Any]] = {
     "target_probabilities": {"policy": "uniform", "log": LOG},
     "replay_log": {"bandit": Still(), "log": LOG},
     "LinUCB": {"kernel": None},
+    "MiniGPUCB": {"epsilon": None},
+    "default_kernel": {"context_dim": 0},
+    "SharedLinUCB": {"kernel": None},
     "Prior": {"mean": None},
     "RGPUCB": {"period": None},
     "RateGain": {"kernel": "matern"},
@@ -229,7 +236,7 @@ LEFT_OUT = {
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
-    "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
+    "SeattleWeather", "Selection", "Service", "SomeOf", "Suggestion", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "negligible", "prior_of", "probabilities", "read_log", "refusal",
     "Estimate", "Replay", "require_open", "sensor_replay", "sensors",
@@ -356,13 +363,16 @@ UNCHECKED = {"kwargs", "others", "known", "args", "columns"}
 #: What of −1, 0, 1, 1.5 and ∞ an argument refuses, by its name, whoever takes it.
 RANGES = {
     "-1 0 inf": "after batch_threshold clip constant expire_after factor gain lengthscale max_variance noise_fraction "
-    "noise_scale norm norm_bound nu oversampling period projection questions rate refit_share regularization scale",
-    "-1 inf": "beta constraint_beta cutoff growth margin shrinkage tolerance value variation_budget",
-    "-1 0 1 1.5 inf": "accuracy failure_probability false_alarm_probability least_correlation least_weight "
+    "noise_scale noise_spread norm norm_bound nu oversampling period projection questions rate refit_share "
+    "regularization scale temperature",
+    "-1 inf": "beta constraint_beta cutoff growth margin no_better_by regret shrinkage tolerance value "
+    "variation_budget",
+    "-1 0 1 1.5 inf": "accuracy confidence failure_probability false_alarm_probability least_correlation least_weight "
     "num_arms num_initial score_discount",
-    "-1 0 1.5 inf": "block_size dimension discount discretization_size horizon max_dictionary max_reference max_size n "
-    "num_bounds num_choices num_options num_points num_restarts num_starting raw_samples round size switches",
-    "-1 1.5 inf": "context_dim exploration max_questions num_swaps number problem_seed",
+    "-1 0 1.5 inf": "block_size dimension discount discretization_size every horizon max_dictionary max_reference "
+    "max_size n num_bounds num_choices num_draws num_options num_points num_restarts num_starting raw_samples "
+    "round size switches",
+    "-1 1.5 inf": "context_dim epsilon exploration max_questions num_swaps number problem_seed",
     "-1 1 1.5 inf": "forgetting",
     "-1 0 1 inf": "batch_threshold threshold",
     "1.5 inf": "order seed time_column",

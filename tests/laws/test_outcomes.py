@@ -1,5 +1,6 @@
 """Outcomes of a play and limits on them: posteriors of what was measured, and plays that keep limits."""
 
+import warnings
 from datetime import datetime
 from functools import partial
 
@@ -272,6 +273,24 @@ def test_safe_play_goes_to_the_border_beyond_the_seed_and_finds_what_is_safe_and
     known = [bool((x == few).all(-1).any()) for x in bandit.history.X]
     assert all(known[:5])
     assert not all(known)
+
+
+@pytest.mark.parametrize(("side", "mode"), [(0.3, "safe"), (1.0, "safe"), (0.3, "optimistic")])
+def test_a_prior_fitted_to_a_corner_is_warned_of_where_plays_are_to_be_safe(side, mode):
+    """Once, at the first fit; not where values span the range, nor where plays are only hoped to keep the limit."""
+    arms = torch.cartesian_prod(*(torch.linspace(0.0, 1.0, 6, dtype=DOUBLE),) * 2)
+    seed = {"safe_seed": arms[(arms <= side).all(-1)]} if mode == "safe" else {}
+    limit = kb.AtMost("heat", 9.0, mode, **seed)
+    bandit = kb.algorithms.GPUCB(candidates=arms, prior=kb.Prior(rbf(0.3), 0.04), beta=2.0, constraints=[limit], seed=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", kb.KernelBanditWarning)
+        known = arms[(arms <= side).all(-1)]
+        for number in range(14):
+            x = known[5 * number % len(known)]
+            bandit.tell(x[None], float(x.sum()), outcomes={"heat": float(x.square().sum())})
+    about = [each for each in said if "kept safely" in str(each.message)]
+    assert len(about) == (side < 1.0 and mode == "safe")
+    assert all(each.filename == __file__ for each in about)
 
 
 def test_infeasibility_is_said_with_its_confidence_and_changes_nothing():

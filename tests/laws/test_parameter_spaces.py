@@ -253,6 +253,15 @@ def test_neighbours_differ_in_one_parameter_and_in_what_that_brings_or_takes_and
             assert all(same(c, origin[name]) or any(same(c, value) for value in taken) for c in kind.choices)
 
 
+@given(trees(), SEEDS)
+@examples(20)
+def test_exchanges_of_several_points_are_the_neighbours_of_each(space, seed):
+    points = space.sample(3, torch.Generator().manual_seed(seed))
+    near, owners = space.exchanges(points, torch.Generator())
+    for number, point in enumerate(points.split(1)):
+        assert torch.equal(near[owners == number], space.neighbours(point))
+
+
 MODELS = ParameterSpace(
     {
         "model": Categorical(["svm", "forest", "trees"]),
@@ -342,7 +351,7 @@ def test_whatever_a_search_looks_at_satisfies_the_constraints(seed):
         LIMITED.sample(100, generator),
         LIMITED.near(point, (0.1, 0.03), 20, generator),
         LIMITED.neighbours(point),
-        LIMITED.exchanges(point, generator),
+        LIMITED.exchanges(point, generator)[0],
         LIMITED.playable(torch.rand(50, LIMITED.dimension, generator=generator, dtype=DOUBLE)),
     ]
     for points in initial_points:

@@ -186,7 +186,7 @@ def balanced(acquisition, seed=0, rule=None):
 def scalarized(acquisition, seed=0):
     objective = Scalarization({"reward": "maximize", "heat": "minimize"})
     bandit = bandit_of(acquisition, seed=seed, told=None, objective=objective, outcomes=[HEAT])
-    bandit.tell(TOLD, Y, outcomes={"heat": [0.1, -0.2]})
+    bandit.tell(TOLD, Y, outcomes={"heat": [-2.0, 2.5]})
     return bandit
 
 

@@ -34,7 +34,13 @@ import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain
-from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.kernels import (
+    GroupedKernel,
+    NormalizedKernel,
+    PerActionLinearKernel,
+    PrecomputedKernel,
+    SpaceTimeKernel,
+)
 from torch_kbandits.memory import SlidingWindow
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -136,6 +142,7 @@ KERNELS = {
     "grouped": lambda: gp.ScaleKernel(
         GroupedKernel(gp.MaternKernel(nu=1.5), (0, 1, 1), lengthscale_prior=GammaPrior(3.0, 6.0), active_dims=(2, 0, 1))
     ),
+    "normalized": lambda: NormalizedKernel(gp.RBFKernel(), torch.ones(3).double(), torch.full((3,), 2.0).double()),
     "per action": lambda: PerActionLinearKernel(2),
     "nested": nested,
     "frozen": frozen,

@@ -17,10 +17,7 @@ _TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
 
-#: Scores that differ by less than this share of the largest in size are equal: below it a search would go on for ever.
-_EQUAL = 1e-9
-
-#: An exchange that gained less than this share is the last of its turn; what gradients gain is finer.
+#: An exchange that gained less than this share of the largest score in size is the last of its point.
 _WORTH = 1e-4
 
 
@@ -46,45 +43,48 @@ def climb(
     starts: Tensor,
     *,
     continuous: Sequence[int],
-    neighbours: Callable[[Tensor], Tensor] | None = None,
+    neighbours: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
     allows: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Return points (n, d) of [0, 1]^d that score at least as high as the starts, each in the place of its start.
 
-    In turns the continuous coordinates of all points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
-    exchanged for its best neighbour while that scores higher. A search ends where neither does, or after four turns.
+    In turns the continuous coordinates of points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
+    exchanged for its best neighbour while that scores higher. The search from a point ends where it is not exchanged,
+    or after four turns.
 
-    The function is of single points, (b, 1, d) to (b,). Of a point (1, d) ``neighbours`` are those (k, d) that may take
-    its place, and ``allows`` says of points (n, d) whether they may be played, (n,): one that climbed beyond goes back
-    to where its way leaves what may be played.
+    The function is of single points, (b, 1, d) to (b,). Of points (n, d) ``neighbours`` are those (k, d) that may take
+    the place of one, and which one's, (k,); and ``allows`` says of points (n, d) whether they may be played, (n,): one
+    that climbed beyond goes back to where its way leaves what may be played.
 
     Source: BoTorch's ``optimize_acqf_mixed_alternating``. Differs: a choice may be encoded in several columns, which
     are exchanged all at once. Cost: a hundred evaluations at n points, and ten at all their neighbours.
     """
-    points, scores = starts, _scores(function, starts)
+    points, scores, active = starts.clone(), _scores(function, starts), torch.arange(len(starts))
     columns = sorted(continuous)
     for _ in range(_TURNS):
-        before = scores
         if columns and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad:
-            climbed = _along_the_gradient(function, points, columns)
-            climbed = climbed if allows is None else _drawn_back(points, climbed, allows)
+            climbed = _along_the_gradient(function, points[active], columns)
+            climbed = climbed if allows is None else _drawn_back(points[active], climbed, allows)
             found = _scores(function, climbed)
-            higher = found > scores
-            points, scores = torch.where(higher.unsqueeze(-1), climbed, points), torch.where(higher, found, scores)
+            higher = found > scores[active]
+            points[active[higher]], scores[active[higher]] = climbed[higher], found[higher]
         if neighbours is None:
             break
-        rows = torch.arange(len(points))
+        rows, exchanged = active, torch.zeros(len(points), dtype=torch.bool)
         for _ in range(_EXCHANGES):
-            held, near = scores, [neighbours(point) for point in points[rows].split(1)]
-            values = _scores(function, torch.cat(near)).split([len(each) for each in near])
-            points, scores = points.clone(), scores.clone()
-            for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
-                if len(others) and theirs.max() > scores[row]:
-                    points[row], scores[row] = others[theirs.argmax()], theirs.max()
-            rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
+            held, (near, owners) = scores.clone(), neighbours(points[rows])
+            values = _scores(function, near)
+            for number, row in enumerate(rows.tolist()):
+                own = (owners == number).nonzero().flatten()
+                if len(own) and values[own].max() > scores[row]:
+                    best = own[values[own].argmax()]
+                    points[row], scores[row] = near[best], values[best]
+            grown = _grown(held, scores)  # most others are at the best of their neighbours
+            exchanged, rows = exchanged | grown, grown.nonzero().flatten()
             if not len(rows):
                 break
-        if not bool(_grown(before, scores).any()):
+        active = exchanged.nonzero().flatten()
+        if not len(active):
             break
     return points
 
@@ -126,6 +126,6 @@ def _scores(function: AcquisitionFunction, points: Tensor) -> Tensor:
         return torch.cat([points.new_zeros(0), *(function(block.unsqueeze(-2)) for block in blocks)])
 
 
-def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:
+def _grown(before: Tensor, after: Tensor) -> Tensor:
     """Say of each score whether it grew by more than a share of the largest, (n,)."""
-    return after - before > share * after.abs().max()
+    return after - before > _WORTH * after.abs().max()

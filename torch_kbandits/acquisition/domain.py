@@ -59,8 +59,8 @@ class Cube(Protocol):
         """Return playable points (m, d), m <= 3 size r, near a playable one, (1, d), by moves of r radii."""
         ...
 
-    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return playable points (k, d) that a search may try in the place of one, (1, d)."""
+    def exchanges(self, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return playable points (k, d) that a search may try in the place of one of (n, d), and of which, (k,)."""
         ...
 
     def unrolled(self, points: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.kernel_ucb import EKUCB as EKUCB
     from torch_kbandits.algorithms.kernel_ucb import KUCB as KUCB
     from torch_kbandits.algorithms.kernel_ucb import LinUCB as LinUCB
+    from torch_kbandits.algorithms.kernel_ucb import SharedLinUCB as SharedLinUCB
     from torch_kbandits.algorithms.kernel_ucb import SupKernelUCB as SupKernelUCB
     from torch_kbandits.algorithms.registry import build as build
     from torch_kbandits.algorithms.registry import names as names

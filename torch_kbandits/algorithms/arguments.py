@@ -15,7 +15,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
-from torch_kbandits.candidates.timed import some_points
+from torch_kbandits.candidates.timed import some_points, untimed
 from torch_kbandits.confidence import (
     ConstantWidth,
     GPTSWidth,
@@ -216,6 +216,9 @@ _HALVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 #: Points and plays of which the information gain is sought that sets a window: it grows slowly in both.
 _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 
+#: The multiplier of the deviation where the prior is learned: without contexts, and with them, which explore, too.
+_ALONE, _IN_CONTEXTS = 2.0, 1.0
+
 #: What ``Bandit`` takes as it is, of the words given.
 _HANDED_ON = ("seed", "dictionary", "memory", "outcomes", "constraints", "expire_after", "objective")
 
@@ -268,8 +271,8 @@ class Arguments:
         """Return the arguments of ``Bandit``: these words, and the algorithm's own pieces, which come first."""
         given = {name: self.words[name] for name in _HANDED_ON if name in self.words}
         prior = {} if "prior" in own else {"prior": self.prior}
-        if self.words["epsilon"] != 0.0:
-            own["acquisition"] = EpsilonGreedy(own.get("acquisition", UpperConfidenceRule()), self.words["epsilon"])
+        if epsilon := checks.unit_interval("epsilon", self.words["epsilon"]):
+            own["acquisition"] = EpsilonGreedy(own.get("acquisition", UpperConfidenceRule()), epsilon)
         return {"candidates": self.candidates, **given, **prior, **own}
 
     def under(
@@ -285,14 +288,14 @@ class Arguments:
         return self.pieces(width=width, theory=theory, **own)
 
     def width(self, theory: Width | None, needed: str = "noise_scale and norm_bound") -> Width:
-        """Return the width that ``beta`` names, or the theorem's; where the prior is learned none holds: then 2."""
+        """Return the width that ``beta`` names, or the theorem's; where a prior is learned none holds: then 2 or 1."""
         beta = self.words["beta"]
         if beta is not None:
             return beta if isinstance(beta, Width) else ConstantWidth(beta)
         if theory is not None:
             return theory
         if isinstance(self.prior, LearnedPrior):
-            return ConstantWidth(2.0)
+            return ConstantWidth(_IN_CONTEXTS if untimed(self.candidates).context_dim else _ALONE)
         raise InputError(f"Without beta the width of the theorem is used, which needs {needed}.")
 
     def theorem(self, width: Callable[..., TheoremWidth], **settings: Any) -> TheoremWidth | None:

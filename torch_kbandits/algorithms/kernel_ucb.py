@@ -1,8 +1,11 @@
 """Kernel UCB with contexts: exact, on a dictionary that grows, in stages, and linear."""
 
+from functools import reduce
+from operator import mul
 from typing import Literal, Unpack
 
-from gpytorch.kernels import Kernel
+import torch
+from gpytorch.kernels import Kernel, PolynomialKernel
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import StagedRule
@@ -159,10 +162,59 @@ class LinUCB(Bandit):
         super().__init__(**given.pieces(prior=prior, dictionary=SpanningDictionary(), width=width))
 
 
+@described
+class SharedLinUCB(Bandit):
+    """LinUCB with one model for all actions: a ridge regression on context, action and their products.
+
+    What is learned of one action counts for those like it, and of all for an action that is new. On one-hot actions it
+    is a model of the context that all share, and what each action adds to it: the hybrid model of the paper.
+
+    Source: Li, Chu, Langford and Schapire, WWW 2010, Algorithm 2, with all features shared. Differs: as ``LinUCB``.
+
+    Args:
+        interactions: whether products of context and action are features. Without them the best action is the same in
+            all contexts.
+        regularization: λ > 0, in reward units squared; 1 in the paper.
+        candidates: actions (A, a), one-hot rows or features, best of size 1 like the context; or a ``Candidates``.
+        beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``. Unless given 0.25,
+            which had the least regret of 0.1, 0.25, 0.5 and 1 on four of the five problems it was tuned on, rewards in
+            [0, 1] or of variance 1.
+
+    Cost of a round with A actions and F features, F = (c + 1) (a + 1), or c + a + 1 without interactions: O(A F²), and
+    O(n F) for each of the F points that join the dictionary; memory O(n F).
+    """
+
+    def __init__(
+        self,
+        *,
+        interactions: bool = True,
+        regularization: float = 1.0,
+        beta: float | Width = 0.25,
+        **words: Unpack[RunWords],
+    ) -> None:
+        given = Arguments(RunWords, words)
+        seen = _seen(given.candidates, given.words["memory"])
+        context, columns = range(seen.context_dim), range(seen.example.shape[-1])
+        parts = [context, columns[seen.context_dim :]] if checks.flag("interactions", interactions) else [columns]
+        prior = prior_of(None, reduce(mul, map(_affine, filter(len, parts))), regularization, given.words["mean"])
+        width = beta if isinstance(beta, Width) else ConstantWidth(beta)
+        super().__init__(**given.pieces(prior=prior, dictionary=SpanningDictionary(), width=width))
+
+
 def _kernel(candidates: Candidates, memory: Memory | None) -> Kernel:
-    """Return the kernel of a linear model for each action; a prior on time has the column of time for itself."""
-    actions = untimed(candidates)
-    if getattr(actions, "bounds", None) is not None:
+    """Return the kernel of a linear model for each action."""
+    if getattr(untimed(candidates), "bounds", None) is not None:
         raise InputError("LinUCB has a model for each action, of which a box has too many: give actions, or features.")
-    seen = actions if isinstance(memory, Memory) and memory.needs_time_column else candidates
-    return PerActionLinearKernel(seen.context_dim)
+    return PerActionLinearKernel(_seen(candidates, memory).context_dim)
+
+
+def _seen(candidates: Candidates, memory: Memory | None) -> Candidates:
+    """Return candidates with the columns that a kernel sees; a prior on time has the column of time for itself."""
+    return untimed(candidates) if isinstance(memory, Memory) and memory.needs_time_column else candidates
+
+
+def _affine(columns: range) -> Kernel:
+    """Return 1 + ⟨x, x'⟩ on some columns."""
+    kernel = PolynomialKernel(power=1, active_dims=tuple(columns)).double()
+    kernel.offset = torch.ones(1, dtype=torch.float64)
+    return kernel

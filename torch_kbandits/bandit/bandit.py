@@ -26,6 +26,7 @@ from torch_kbandits.bandit.health import (
 )
 from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
+from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate, Suggestion
 from torch_kbandits.candidates import Candidates
@@ -46,7 +47,7 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate
 _BROUGHT, _TOLD = ("time", "context", "candidates"), ("y", "outcomes", "failed")
 
 
-class Bandit(KeptBandit, BanditDecisions):
+class Bandit(KeptBandit, BanditDecisions, BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     What it knows is a function of the configuration, the seed, the history and the points still pending, and the

@@ -210,7 +210,7 @@ class BanditConfig:
         """The prior before any reward."""
         if isinstance(self.prior, Prior):
             return self.prior
-        return self.prior.started(self.spans(self.candidates.example), self.groups)
+        return self.prior.started(self.spans(self.candidates.example), self.length_scales, self.context_columns)
 
     @cached_property
     def spec(self) -> SurrogateSpec:
@@ -252,6 +252,20 @@ class BanditConfig:
     def groups(self) -> Sequence[int] | None:
         """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
         return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
+
+    @property
+    def context_columns(self) -> int:
+        """How many of these columns, the first, are of the context; 0 where the time is one of them."""
+        return 0 if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).context_dim
+
+    @property
+    def length_scales(self) -> Sequence[int] | None:
+        """Of each of these columns the number of its length scale: those of a context without names have one."""
+        number, groups = self.context_columns, self.groups
+        if not number or self.names is not None:
+            return groups
+        of_actions = range(number, self.candidates.example.shape[-1] - self.hidden_columns)
+        return [0] * number + [1 + (each if groups is None else groups[each]) for each in of_actions]
 
     @property
     def names(self) -> Sequence[str] | None:

@@ -1,27 +1,41 @@
 """What a bandit would choose, play in what proportion and use in the end, and how much better anything can be."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import CombinedFunction, OptimisticRule
+from torch_kbandits.acquisition import CombinedFunction, Domain, OptimisticRule
 from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in, with_chosen
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import recalled, settled
-from torch_kbandits.bandit.reports import BanditReports
+from torch_kbandits.bandit.reports import synchronize
+from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.stopping import largest_expected_improvement, regret_bound
 from torch_kbandits.bandit.suggestions import Slate
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.selection import ScalarizedFantasy, offering, recommended
+from torch_kbandits.selection import FantasyPosterior, ScalarizedFantasy, Surrogate, offering, recommended
 
 
-class BanditDecisions(BanditReports):
+class BanditDecisions:
     """What a bandit would do, without doing it."""
+
+    candidates: Candidates
+    width: Width
+    _config: BanditConfig
+    _state: State
+    _ahead_of: Callable[[State], FantasyPosterior]
+    _model_of: Callable[[Surrogate], NystromGP | OnlineGP]
+    _now: Callable[[Any, Any, Any], tuple[State, Domain]]
+    _there: Callable[[Tensor], Tensor]
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
@@ -155,3 +169,6 @@ class BanditDecisions(BanditReports):
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
         return self._there(X.new_zeros(len(X)) if failures is None else failures.probability(X))
+
+
+synchronize(BanditDecisions)

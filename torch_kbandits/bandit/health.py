@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_kbandits.bandit.causes import causes_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import BAND, FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
@@ -37,6 +38,8 @@ LAST_CALLS = 100
 _ACCURATE = 3.0
 #: What begins within so many rounds was so from the start.
 _EARLY = 10
+#: The share of the range of each column from which on values told of it say what a fitted prior is to be elsewhere.
+_ENOUGH_OF_RANGE = 0.5
 #: What to do where the past misleads.
 _FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 
@@ -133,8 +136,10 @@ def examined(
     known, ledger, flags, notes = state.predictions.judged, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    for name, each in zip(names, (known, *(outcome.predictions.judged for outcome in state.outcomes)), strict=True):
-        flags += [_misfit(name, each)] if each.flagged is not None else []
+    parts = [(config, state), *zip(config.of_outcomes, state.outcomes, strict=True)]
+    for name, part in zip(names, parts, strict=True):
+        each = part[1].predictions.judged
+        flags += [_misfit(name, *part)] if each.flagged is not None else []
         if each.slack_since is not None:
             notes.append(
                 f"{name} lie nearer to their predictions than the bands say, {_spread(each):.3g} times of late (found "
@@ -194,26 +199,31 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
     return float((mean[:-1] >= mean.max() - surrogate.regularization.double().sqrt()).double().mean())
 
 
-def _misfit(what: str, known: Predictions) -> str:
-    """Say that rewards, or what else they are of, are not what was predicted, since when and what to do."""
+def _misfit(what: str, config: BanditConfig, state: State) -> str:
+    """Say that rewards, or what else a state is of, are not what was predicted, since when, why and what to do."""
+    known, causes, level = state.predictions.judged, causes_of(config, state), state.spec.prior.regularization
     start, mean, spread = known.misfit.leading[1], statistics.fmean(known.recent), _spread(known)
     is_old, is_shifted = start < known.since + _EARLY, abs(mean) > 0.5 * spread
     since = "from the start" if is_old else f"since about round {start}"
     said = "above" if mean > 0.0 else "below"
     if not is_shifted:
         said, since = "further from", f"than the bands say {since}, {spread:.3g} times of late"
-    cause, advice = {
-        (True, True): ("the prior mean is off", "give mean= or a LearnedPrior()"),
-        (True, False): ("the function moves", _FORGET),
-        (False, True): (
-            "λ is below the noise, or the kernel's length scales are too long or its variance too small",
-            "fit the prior, LearnedPrior() or fit_prior",
-        ),
-        (False, False): (
-            "the noise grew, the function changes, or plays came where the kernel is wrong",
-            f"{_FORGET}, or fit the prior again",
-        ),
-    }[is_shifted, is_old]
+    found, fit = list[tuple[str, str]](), "fit the prior, LearnedPrior() or fit_prior"
+    if (share := causes.forgetting) > 0.0:
+        moves = f"the function moves, about {100.0 * share:.2g} % of it in a unit of time"
+        found.append((moves, f"{_FORGET}, such as TemporalPrior({share:.2g})"))
+    if causes.noise > 1.0:
+        still = "" if share else "; the function is not seen to move"
+        louder = (
+            f"λ is below the noise, of variance about {causes.noise * level:.2g}, or the kernel is too smooth{still}"
+        )
+        found.append((louder, fit))
+    if causes.level and not share:
+        found.append(("the prior mean is off", "give mean= or a LearnedPrior()"))
+    if not found:
+        unknown = "whether that is noise, a kernel that is too smooth, or a change in the past cannot be told"
+        found.append((unknown, f"{fit}; if the world changes {_FORGET}"))
+    cause, advice = (" and ".join(each) for each in zip(*found, strict=True))
     return (
         f"{what} lie {said} their predictions {since}: {cause}. Then {advice}. Flagged in round {known.flagged}; a "
         f"right model has at most {100.0 * FALSE_ALARM:g} % chance of that, ever."
@@ -290,3 +300,23 @@ def said_of_clipping(before: State, after: State) -> str | None:
         f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as {floor:.6g}, "
         "so that the others can be told apart, as is right for penalties. Of losses whose mean matters say clip=False."
     )
+
+
+def said_of_corners(config: BanditConfig, before: State, after: State) -> list[str]:
+    """Return what to say of limits that are to be kept surely under a prior fitted since a state to a corner."""
+    said, names = list[str](), {limit.name for limit in config.constraints if limit.is_safe}
+    for outcome, own, old, new in zip(
+        config.declared, config.of_outcomes, before.outcomes, after.outcomes, strict=True
+    ):
+        if outcome.name not in names or new.last_fit is old.last_fit or not new.last_fit.number:
+            continue
+        X = new.ledger.history_since(new.ledger.num_forgotten).rewarded.X
+        least, largest = X[:, own.hidden_columns :].double().aminmax(dim=0)
+        if bool(((largest - least) < _ENOUGH_OF_RANGE * own.spans(X)).any()):
+            said.append(
+                f"{outcome.name!r} is to be kept safely under a prior that was fitted to a small part of what may be "
+                "played: elsewhere it may change faster than the bands say, and the limit may be broken. Give its "
+                "Outcome a Prior that is known, its kernel's length scales rather short and its variance large, or "
+                "tell values from at least half of the range of each column first."
+            )
+    return said

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit.callbacks import Callback, Callbacks, JSONLog, Told
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.health import said_of_clipping
+from torch_kbandits.bandit.health import said_of_clipping, said_of_corners
 from torch_kbandits.bandit.learning import over_others, replayed, restarted
 from torch_kbandits.bandit.reports import synchronize
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
@@ -219,7 +219,8 @@ class KeptBandit:
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, to the caller so many calls above, what is odd about a fit, and that rewards are clipped."""
-        for diagnostic in after.diagnostics:
+        corners = said_of_corners(self._config, self._state, after) if self._config.constraints else ()
+        for diagnostic in (*after.diagnostics, *corners):
             if diagnostic not in self._diagnostics:
                 self._diagnostics = (*self._diagnostics, diagnostic)
                 warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)

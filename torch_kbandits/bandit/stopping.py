@@ -84,7 +84,7 @@ def largest_expected_improvement(config: BanditConfig, state: State, domain: Dom
         return math.inf
     rule = ExpectedImprovementRule()
     domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
-    ahead.choose(rule, torch.zeros(()), seed_for(config.seed, state.round, "improvement"), domain)
+    ahead.choose(rule, torch.zeros((), dtype=torch.float64), seed_for(config.seed, state.round, "improvement"), domain)
     return math.exp(ahead.best_score())
 
 

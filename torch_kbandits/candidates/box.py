@@ -11,7 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates, within
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.rows import among
+from torch_kbandits.numerics.rows import among, with_owners
 from torch_kbandits.spaces.space import near
 
 #: Points of each kind near one that may take its place where nobody says which.
@@ -110,11 +110,15 @@ class UnitCube(LastingCandidates):
         """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``spaces.space.near``."""
         return self.playable(near(point, torch.ones(self.dimension, dtype=torch.bool), radii, size, generator))
 
-    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return playable points (k, d) that a search may try in the place of one, (1, d)."""
-        if self.neighbours is not None:
+    def exchanges(self, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return playable points (k, d) that a search may try in the place of one of (n, d), and of which, (k,)."""
+
+        def moved(point: Tensor) -> Tensor:
+            if self.neighbours is None:
+                return self.near(point, _RADII, _NEARER, generator)
             return self._checked("what neighbours returns", self.neighbours(point), point)
-        return self.near(point, _RADII, _NEARER, generator)
+
+        return with_owners([moved(point) for point in points.split(1)], points)
 
     def unrolled(self, points: Tensor) -> Tensor:
         """Return points (..., d) as they are: along these coordinates a search climbs."""

@@ -80,6 +80,8 @@ class ContextualActions(Candidates):
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_columns(*parts)
+        elif self.set is not None and torch.equal(self.set, torch.eye(*self.set.shape).to(self.set)):
+            self.groups = [*range(self.context_dim), *[self.context_dim] * self.action_dim]  # one choice among labels
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
 

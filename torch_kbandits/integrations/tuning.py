@@ -12,34 +12,41 @@ from torch_kbandits.priors import LearnedPrior
 #: end. Large, because a full one knows little about what is played later.
 LARGEST_DICTIONARY = 400
 
-#: So often an evaluation is spread like the first ones: a search may have settled for too little, and a prior that is
-#: fitted only to where it led knows little of the rest.
-_SPREAD_EVERY = 8
+#: The budget at which every point joins a dictionary that is not full.
+_ALL = 1e6
+
+#: From this number on an evaluation whose number is a power of two is spread like the first ones: a search may have
+#: settled for too little, and a prior that is fitted only to where it led knows little of the rest.
+_FIRST_SPREAD = 8
 
 
 def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
-    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones and every eighth later.
+    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones, and 8, 16, 32, … later.
 
     The first ones are those before ``num_initial`` rewards were told.
     """
-    return num_observations < num_initial or number % _SPREAD_EVERY == 0
+    return num_observations < num_initial or (number >= _FIRST_SPREAD and number.bit_count() == 1)
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
-    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits."""
-    return replace(prior, refit_share=0.1)
+    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits.
+
+    Values may have no noise. Taken for such with some, as by the prior of λ elsewhere, the best of them is not refined.
+    """
+    return replace(prior, refit_share=0.1, noise_spread=3.0)
 
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
     """Return a bandit of a registered name that was told nothing, under a prior as ``tuning_prior`` returns it.
 
-    A dictionary that can be capped is, at 400 points, without a word, unless the settings say otherwise; one that is
-    None is not given.
+    A dictionary that can be capped is, at 400 points, without a word, unless the settings say otherwise; an algorithm
+    that can do without takes all points into it, so that the posterior is exact until then. A word that is None is not
+    given.
     """
     words = {name: value for name, value in settings.items() if value is not None or name == "max_dictionary"}
     known = registry.signature(algorithm).parameters
     if {"max_dictionary", "when_full"} <= known.keys():
         words = {"max_dictionary": LARGEST_DICTIONARY, "when_full": "stop"} | words
-        if known["oversampling"].default is None:  # exact unless it is said
-            words = {"oversampling": 1.0} | words
+        if known["oversampling"].default is None:  # exact until it is full
+            words = {"oversampling": _ALL} | words
     return registry.build(algorithm, candidates=candidates, prior=tuning_prior(prior), seed=seed, **words)

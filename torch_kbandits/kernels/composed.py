@@ -111,6 +111,41 @@ def _divided(kernel: GroupedKernel, columns: Array) -> Terms:
     return terms_of(kernel.base_kernel, columns / kernel._scale.detach().double().cpu().numpy().reshape(-1, 1))
 
 
+class NormalizedKernel(BatchedKernel):
+    """A kernel of columns that are shifted and divided: k(x, x') = k₀((x − c) / s, (x' − c) / s).
+
+    Args:
+        base_kernel: k₀, any kernel; a copy is kept.
+        centers: c, (d,), about the middle of each column.
+        spans: s > 0, (d,), about the length of its range.
+        kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
+    """
+
+    centers: Tensor
+    spans: Tensor
+
+    def __init__(self, base_kernel: Kernel, centers: Tensor, spans: Tensor, **kwargs: Any) -> None:
+        checks.instance("base_kernel", base_kernel, Kernel, "a GPyTorch kernel")
+        centers, spans = (
+            checks.finite(name, checks.floating_tensor(name, each)).detach().clone()
+            for name, each in (("centers", centers), ("spans", spans))
+        )
+        if centers.dim() != 1 or spans.shape != centers.shape or not bool((spans > 0.0).all()):
+            got = f"{checks.describe(centers)} and {checks.describe(spans)}"
+            raise InputError(f"centers and spans must be (d,), the spans above 0, got {got}.")
+        super().__init__(**kwargs)
+        self.base_kernel = deepcopy(base_kernel)
+        self.register_buffer("centers", centers)
+        self.register_buffer("spans", spans)
+
+    is_stationary = property(lambda self: self.base_kernel.is_stationary, doc="Whether the base kernel is.")
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Return the covariance of points x1 (..., n, d) and x2 (..., m, d), (..., n, m), or its diagonal."""
+        x1, x2 = ((x - self.centers) / self.spans for x in (x1, x2))
+        return self.in_batch(covariance(self.base_kernel, x1, x2, diag=diag), diag)
+
+
 class SpaceTimeKernel(BatchedKernel):
     """The product of a kernel on time, the first column, and one on space, which counts the other columns from 0.
 

@@ -86,7 +86,7 @@ class ObservedGP(SingleTaskGP):
         checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
         checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
         checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
-        if outcome_transform != DEFAULT:
+        if outcome_transform is not DEFAULT:
             checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
         checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
@@ -99,8 +99,9 @@ class ObservedGP(SingleTaskGP):
             raise InputError(f"train_Y must have the rows of train_X, {shape}; got {checks.describe(train_Y)}.")
         if train_Yvar is not None:
             train_Yvar = checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
-        if outcome_transform == DEFAULT and (regularization or likelihood or train_Y.shape[-2] == 0):
-            outcome_transform = None  # a noise that is given is in the units of the rewards
+        is_in_units = regularization is not None or likelihood is not None  # of the rewards
+        if outcome_transform is DEFAULT and (is_in_units or train_Y.shape[-2] == 0):
+            outcome_transform = None
         if regularization is not None:
             regularization = checks.positive("regularization", regularization)
             if train_Yvar is None:

@@ -30,10 +30,9 @@ def fitted(
 ) -> MarginalLogLikelihood:
     """Fit a model as ``fit_gpytorch_mll`` is asked to, and let its rule choose the dictionary again.
 
-    What is maximised is the exact likelihood, or with a dictionary that of blocks of its observations: the bound at a
-    dictionary that leaves much takes what it leaves for noise. Where it leaves next to nothing the fit goes on from
-    there with the bound of all observations, which also has those that are near each other. With a closure or another
-    objective than the marginal likelihood that is what is optimised.
+    What is maximised is the exact likelihood, or with a dictionary that of blocks of observations: the bound takes what
+    a dictionary leaves for noise. Where it leaves next to nothing the fit goes on with the bound of all observations,
+    also of those near each other. A closure, or another objective than the marginal likelihood, is optimised as it is.
 
     Source: Deisenroth and Ng, ICML 2015, §3.1 (blocks, drawn at random); Titsias, AISTATS 2009 (the bound).
 

@@ -17,13 +17,7 @@ from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOpera
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import (
-    CappedDictionary,
-    DictionaryRule,
-    PlayedPoints,
-    RidgeLeverageSampling,
-    Selection,
-)
+from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.dictionaries.online import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
@@ -119,7 +113,7 @@ class NystromGP(FactoredGP):
         )
         self.register_added_loss_term(_TRACE_TERM)
         train_X = checks.points("train_X", train_X)
-        self._rule = (dictionary or _DEFAULT_RULE) if inducing_points is None else None
+        self._rule = dictionary or _DEFAULT_RULE if inducing_points is None else None
         self._generator, self._always_learns = generator, learns_residual
         if self._rule is not None:
             inducing_points = self._chosen(train_X, self._rule, generator)
@@ -130,8 +124,6 @@ class NystromGP(FactoredGP):
         self.learns_residual = self._learns(inducing_points)
 
     inducing_points: Tensor
-    _rule: DictionaryRule | None
-    _always_learns: bool | None
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the Nyström prior and the trace term of the collapsed bound; not training the prior.

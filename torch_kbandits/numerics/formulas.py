@@ -54,6 +54,13 @@ def product_of(parts: Sequence[Terms]) -> Terms:
     return terms
 
 
+def _affine(kernel: kernels.PolynomialKernel, columns: Array) -> Terms:
+    """Return offset + ⟨x, x'⟩, a polynomial of power 1; a number alone is one times a function that is 1."""
+    if kernel.power != 1:
+        raise ValueError("A power is no product of plain functions.")
+    return [(float(kernel.offset), [factor(SQUARED, 0.0, columns)]), (1.0, [factor(LINEAR, 1.0, columns)])]
+
+
 _MATERNS = {0.5: EXPONENTIAL, 1.5: MATERN, 2.5: SMOOTH}
 
 #: What kernels of exactly these classes are, subclasses of which may be other functions, given the share (d,) that each
@@ -67,6 +74,7 @@ FORMULAS: dict[type[Kernel], Callable[[Any, Array], Terms]] = {
         (1.0, [factor(RATIONAL, 1.0 / kernel.lengthscale, columns, float(kernel.alpha))])
     ],
     kernels.LinearKernel: lambda kernel, columns: [(1.0, [factor(LINEAR, kernel.variance, columns)])],
+    kernels.PolynomialKernel: _affine,
     kernels.ScaleKernel: lambda kernel, columns: [  # whose base kernel selects no columns
         (float(kernel.outputscale) * scale, factors)
         for scale, factors in terms_of(kernel.base_kernel, columns, is_called=False)
@@ -97,8 +105,10 @@ _FROZEN: WeakKeyDictionary[Kernel, dict[int, Array | None]] = WeakKeyDictionary(
 
 
 def frozen(kernel: K) -> K:
-    """Return a kernel that is not changed from now on, so that its values may be computed by a loop."""
-    _FROZEN.setdefault(kernel, {})
+    """Return a kernel that is not changed from now on, nor are its parts, whose values a loop may compute."""
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            _FROZEN.setdefault(part, {})
     return kernel
 
 

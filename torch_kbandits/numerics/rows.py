@@ -1,6 +1,6 @@
 """Rows that grow, and which rows are the same point, 0 and -0 being one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -167,3 +167,9 @@ class RowIndex:
     def entries(self) -> dict[bytes, int]:
         """Return all entries. Cost: O(n)."""
         return {**self.earlier, **self.latest}
+
+
+def with_owners(parts: Sequence[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows of all parts, (k, d), each of what belongs to one of some points (n, d), and of which, (k,)."""
+    owners = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]).long())
+    return torch.cat([points[:0], *parts]), owners

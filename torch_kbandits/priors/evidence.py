@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from torch import Tensor
@@ -58,6 +57,7 @@ def fit_evidence(
     memory: Memory | None = None,
     learn_memory: bool = False,
     learn_mean: bool = False,
+    noise_spread: float = 1.0,
     seed: int,
     start: Sequence[float] = (),
     exact_up_to: int = 400,
@@ -65,10 +65,11 @@ def fit_evidence(
     """Fit kernel, noise and the number of a memory to rewards.
 
     What is maximised is the ``MarginalPosterior`` of those parameters of a copy of the kernel that need a gradient, and
-    of λ unless it is given. Of more distinct points than ``exact_up_to`` so many are taken; without a prior on time the
-    fit goes on from there with up to 5,000 and a bound of the density, if a dictionary of 200 spans these. With
-    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. Where there is a ``start``, the end
-    of an earlier fit of the same kind, the search goes on from there, else from the kernel and from points near it.
+    of λ unless it is given, whose logarithm has the prior deviation ``noise_spread``. Of more distinct points than
+    ``exact_up_to`` so many are taken; without a prior on time the fit goes on from there with up to 5,000 and a bound
+    of the density, if a dictionary of 200 spans these. With ``learn_mean`` the prior mean is a constant that is N(0, 1)
+    and learned, else 0. Where there is a ``start``, the end of an earlier fit of the same kind, the search goes on from
+    there, else from the kernel and from points near it.
 
     The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
     that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
@@ -79,7 +80,7 @@ def fit_evidence(
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)
-    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
+    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0, "noise_spread": noise_spread}
     climb = partial(_climbed, kernel, regularization, seed, words)
     with torch.inference_mode(False), torch.enable_grad():  # whatever the caller's grad mode
         by_prediction = learn and not kept.needs_time_column
@@ -233,7 +234,9 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
         scales = length_scales(kernel, range(X.shape[-1]))
         faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
         said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
-    if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
+    # A wider prior says that there may be no noise.
+    is_odd = "noise" in posterior.parameters and posterior.noise_spread <= 1.0
+    if is_odd and posterior.regularization <= posterior.least_noise * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
             "some points again."
@@ -266,8 +269,12 @@ def _fault(columns: Sequence[int], value: float, constraint: Interval, kernel: K
         return None
     lower, upper = float(constraint.lower_bound), float(constraint.upper_bound)
     different = values.unique(dim=0)
-    apart = (torch.pdist(different) > _APART * value).double()
-    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or (len(different) > 2 and float(apart.mean()) >= _NEARLY_ALL):
+    distances = torch.pdist(different)
+    apart = (distances > _APART * value).double()
+    # Of a category, all values of which are as far apart, each may well be alone.
+    is_category = len(columns) > 1 and float(distances.amax()) <= (1.0 + _AT) * float(distances.amin())
+    is_short = len(different) > 2 and float(apart.mean()) >= _NEARLY_ALL
+    if not is_category and (is_short or (lower > 0.0 and value <= lower * (1.0 + _AT))):
         return (
             "short: rewards change faster than its values are apart. Treat it as a category, see GroupedKernel, if it "
             "names kinds of things; else leave it out, take something smoother, or give a lengthscale_prior."

@@ -21,6 +21,9 @@ from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
 from torch_kbandits.priors.units import FIRST_NOISE, Units, column_spans, default_kernel, floor_below
 
+#: The deviation of log λ under its prior where rewards may be all noise, as clicks are, or have none, as labels.
+_UNKNOWN_SPREAD = 3.0
+
 
 class LastFit(NamedTuple):
     """How many rewards were learned when a prior was fitted last, 0 before the first fit, how many counted, its end."""
@@ -65,6 +68,9 @@ class LearnedPrior:
         background: whether all fits but the first are made in a thread, while rounds go on under the prior as it is,
             until a ``tell`` finds one ready. No call waits for a fit, and choices depend on how long one takes. A fit
             that fails is warned of, and the prior stays. What a kernel or mean of your own computes must allow threads.
+        noise_spread: deviation of log λ under its prior, whose mode is e⁻⁵ of the variance of rewards: 1 as BoTorch has
+            it, under which rewards without noise are taken for such with some; 3 where there may be none, or much.
+            Unless given 3 in contexts and of rewards that all are 0 or 1, else 1.
 
         initial: points asked for first, in this order, such as those that were best in past runs: rows of arms or of a
             box, (k, d), or configurations. Then points are spread until there are ``num_initial`` rewards. One that may
@@ -85,6 +91,7 @@ class LearnedPrior:
     num_initial: int = 10
     refit_share: float = 0.25
     background: bool = False
+    noise_spread: float | None = None
     initial: Sequence[Any] | Tensor = ()
 
     def __post_init__(self) -> None:
@@ -94,6 +101,7 @@ class LearnedPrior:
         checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
         checks.keep(self, refit_share=checks.positive)
         checks.keep(self, learn_memory=checks.flag, clip=checks.flag, background=checks.flag)
+        checks.keep(self, noise_spread=checks.optional(checks.positive))
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -123,10 +131,12 @@ class LearnedPrior:
             return number >= num_forgotten + self.num_initial
         return number >= last.number + self.refit_share * last.counted
 
-    def started(self, spans: Tensor, groups: Sequence[int] | None, units: Units | None = None) -> Prior:
+    def started(
+        self, spans: Tensor, groups: Sequence[int] | None, context_dim: int = 0, units: Units | None = None
+    ) -> Prior:
         """Return the prior before any fit, in units of rewards or as if their deviation were 1; see ``fitted``."""
         units = Units(spans=spans if self.kernel is None else None) if units is None else units
-        kernel, noise = self._given(units, len(spans), groups)
+        kernel, noise = self._given(units, len(spans), groups, context_dim)
         return self._of_rewards(units, kernel, FIRST_NOISE if noise is None else noise, self.mean)
 
     def fitted(
@@ -138,6 +148,7 @@ class LearnedPrior:
         expected: Tensor | None = None,
         memory: Memory | None = None,
         groups: Sequence[int] | None = None,
+        context_dim: int = 0,
         seed: int,
         start: Sequence[float] = (),
         units_only: bool = False,
@@ -156,10 +167,13 @@ class LearnedPrior:
         elif self.clip:
             floor = floor_below(first.double(), float(Y.min()))
         divided_by = spans if self.kernel is None else None  # a kernel that is given sees points as they are
-        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
+        middles = X[:, X.shape[1] - len(spans) :].mean(0) if context_dim else 0.0  # under which there is a linear trend
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by, middles=middles)
         if units_only:
-            return self.started(spans, groups, units), memory, (), ()
-        kernel, noise = self._given(units, len(spans), groups)
+            return self.started(spans, groups, context_dim, units), memory, (), ()
+        kernel, noise = self._given(units, len(spans), groups, context_dim)
+        is_binary = bool(((data.Y == 0.0) | (data.Y == 1.0)).all())
+        spread = self.noise_spread or (_UNKNOWN_SPREAD if context_dim or is_binary else 1.0)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
             kernel,
@@ -168,6 +182,7 @@ class LearnedPrior:
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and memory is not None,
+            noise_spread=spread,
             seed=seed,
             start=start,
         )
@@ -183,11 +198,13 @@ class LearnedPrior:
             prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
 
-    def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
+    def _given(
+        self, units: Units, dimension: int, groups: Sequence[int] | None, context_dim: int
+    ) -> tuple[Kernel, float | None]:
         """Return the kernel to start from and λ, if it is known, in units."""
         noise = None if self.regularization is None else self.regularization / units.scale**2
         if self.kernel is None:
-            return default_kernel(dimension, groups), noise
+            return default_kernel(dimension, groups, context_dim), noise
         return (units.kernel(self.kernel) if self._knows_kernel else self.kernel), noise
 
 

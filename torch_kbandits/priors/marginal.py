@@ -28,11 +28,9 @@ from torch_kbandits.numerics.linalg import jittered_cholesky, normal_log_density
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct_in_order
 
-#: Mean and deviation of log λ under BoTorch's prior of λ, for rewards of variance 1.
-_NOISE_PRIOR = (-4.0, 1.0)
-
-#: λ before any fit, the mode of that prior, and the largest that a fit tries.
-_FIRST_NOISE, _LARGEST_NOISE = math.exp(-5.0), 100.0
+#: λ before any fit, for rewards of variance 1, where also the prior of log λ has its mode; the least and the largest
+#: that a fit tries.
+_FIRST_NOISE, _LEAST_NOISE, _LARGEST_NOISE = math.exp(-5.0), 1e-6, 100.0
 
 #: Deviation of log h, h the horizon of a prior on time: the prior says little.
 _DECADE = math.log(10.0)
@@ -91,7 +89,8 @@ class MarginalPosterior:
     it is known, is its logarithm ``noise``, and that of ε that of its ``horizon``. To ``learn`` ε it is that of the
     memory or one more; then all rewards count. Of the distinct points at ``most`` so many are used: evenly spaced ones
     in the order of their first rewards, the latest under a prior on time. ``mean_variance`` is the prior variance of a
-    constant that is added to the function, 0 for none. Σ has the noise variances that the memory leaves now.
+    constant that is added to the function, 0 for none, ``noise_spread`` the prior deviation of log λ. Σ has the noise
+    variances that the memory leaves now.
     """
 
     def __init__(
@@ -104,6 +103,7 @@ class MarginalPosterior:
         learn: bool = False,
         most: int,
         mean_variance: float,
+        noise_spread: float = 1.0,
     ) -> None:
         on_time = learn or memory.needs_time_column
         X, Y, times, now = data.in_order()
@@ -121,7 +121,7 @@ class MarginalPosterior:
             points, places = distinct_in_order(X[rows])
         self.points, self._places, self.names = points, places, data.names
         self.Y, self._relative, self._ages = Y[rows], noise[rows] / level, ages(times[rows], times.new_tensor(now))
-        self.keeps_noise, self.mean_variance = memory.keeps_noise, mean_variance
+        self.keeps_noise, self.mean_variance, self.noise_spread = memory.keeps_noise, mean_variance, noise_spread
         self._growth: Growth | None = getattr(memory, "growth", None)
         self._dictionary: Tensor | None = None
         self._log_noise = Parameter(Y.new_tensor(math.log(level)))
@@ -131,8 +131,11 @@ class MarginalPosterior:
         self._priors: dict[str, Any] = {}
         if regularization is None:
             self.parameters["noise"] = self._log_noise
-            self.bounds["noise"] = (math.log(MIN_INFERRED_NOISE_LEVEL), math.log(_LARGEST_NOISE))
-            noise_prior = LogNormalPrior(Y.new_tensor(_NOISE_PRIOR[0]), Y.new_tensor(_NOISE_PRIOR[1]))
+            # BoTorch's prior of λ and its least one where the spread is 1.
+            least = _FIRST_NOISE * (MIN_INFERRED_NOISE_LEVEL / _FIRST_NOISE) ** noise_spread
+            self.least_noise, spread = max(_LEAST_NOISE, least), Y.new_tensor(noise_spread)
+            self.bounds["noise"] = (math.log(self.least_noise), math.log(_LARGEST_NOISE))
+            noise_prior = LogNormalPrior(math.log(_FIRST_NOISE) + spread.square(), spread)
             self._priors["noise"] = lambda raw: noise_prior.log_prob(raw.exp())
         if on_time:
             span, share = float(self._ages.max()) or 1.0, float(getattr(memory, "forgetting", 0.0))

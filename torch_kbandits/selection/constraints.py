@@ -181,9 +181,11 @@ class ConstrainedCube:
         """Return allowed points (m, d) near one, (1, d), by moves of r radii."""
         return self.kept(self.cube.near(point, radii, size, generator))
 
-    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return allowed points (k, d) that a search may try in the place of one, (1, d)."""
-        return self.kept(self.cube.exchanges(point, generator))
+    def exchanges(self, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return allowed points (k, d) that a search may try in the place of one of (n, d), and of which, (k,)."""
+        found, owners = self.cube.exchanges(points, generator)
+        kept = self.keeps(found)
+        return found[kept], owners[kept]
 
     def _around(self, likely: Tensor, generator: torch.Generator) -> Tensor:
         """Return allowed points (m, d) around likely ones (k, d); without any what a search of the limits ends at."""

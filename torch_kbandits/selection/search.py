@@ -14,7 +14,7 @@ from torch_kbandits.acquisition import Cube, Domain, climb
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.candidates import ArmSource, Box
 from torch_kbandits.numerics.random import generator_for, seed_for
-from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.rows import distinct, with_owners
 
 _PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
 _STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on
@@ -71,11 +71,16 @@ def found(
     starts = torch.cat([part[score(part).topk(min(_STARTS, len(part))).indices] for part in parts])
     actions, generator = starts[:, -cube.dimension :], torch.Generator().manual_seed(seed)
     zero, one = starts.new_zeros(()), starts.new_ones(())
+
+    def exchanged(points: Tensor) -> tuple[Tensor, Tensor]:
+        near, owners = cube.exchanges(cube.rolled(points), generator)
+        return cube.unrolled(near), owners
+
     ends = climb(
         Rescaled(function(), zero, one, lambda X: domain.joint(cube.rolled(X))),
         cube.unrolled(actions),
         continuous=cube.continuous,
-        neighbours=(lambda x: cube.unrolled(cube.exchanges(cube.rolled(x), generator))) if cube.has_exchanges else None,
+        neighbours=exchanged if cube.has_exchanges else None,
         allows=(lambda points: cube.allows(cube.rolled(points))) if cube.is_restricted else None,
     )
     return domain.joint(cube.playable(torch.cat([actions, cube.rolled(ends)])))
@@ -116,9 +121,9 @@ class BoxCube:
         moves = normals * torch.tensor(radii, dtype=torch.float64)[:, None, None]
         return self.playable(self.rolled(self.unrolled(point) + moves.reshape(-1, self.dimension).to(point)))
 
-    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
+    def exchanges(self, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return no points: a search climbs along all coordinates."""
-        return point[:0]
+        return with_owners([], points)
 
     def unrolled(self, points: Tensor) -> Tensor:
         """Return points (..., d) in shares of the box."""

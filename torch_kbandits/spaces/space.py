@@ -12,6 +12,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import with_owners
 from torch_kbandits.spaces.kinds import Float, Integer, Parameter
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
@@ -285,25 +286,40 @@ class ParameterSpace:
         where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters stay.
         Parameters that are there only since another was exchanged take several values.
         """
-        parts = [self._latents(points)[:0]]
+        return self._neighbours(points)[0]
+
+    def exchanges(self, points: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return points (k, d) by which a search moves on from points (n, d), and from which of them, (k,).
+
+        They are their ``neighbours``, and with constraints points near them.
+        """
+        found = self._neighbours(points)
+        if not self.constraints:
+            return found
+        nearer = with_owners([self.near(point, _RADII, _NEARER, generator) for point in points.split(1)], points)
+        return torch.cat([found[0], nearer[0]]), torch.cat([found[1], nearer[1]])
+
+    def _neighbours(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the neighbours (k, d) of points (n, d), and of which they are, (k,)."""
+        moved = list[Tensor]()
         for latents in self._latents(points):
+            parts = [latents.unsqueeze(0)[:0]]
             for place in (~latents.isnan()).nonzero().flatten().tolist():
                 others = self._slots[self._searched[place]].parameter.others(latents[place])
                 changed = latents.repeat(len(others), 1)
                 changed[:, place] = others
                 parts.append(changed)
-        moved = torch.cat(parts)
+            moved.append(torch.cat(parts))
+        moved, owners = with_owners(moved, self._latents(points))
         filled, missing = moved.nan_to_num(0.5), moved.isnan()
         new = (missing & ~self._meant(filled)[:, self._searched].isnan()).any(-1)
         # The first point of the sequence is 0.
         drawn = SobolEngine(max(1, moved.shape[-1])).draw(_BRANCHES + 1, dtype=torch.float64)[1:, : moved.shape[-1]]
         branches = torch.where(missing[new].unsqueeze(1), drawn, moved[new].unsqueeze(1))
-        return self._placed(torch.cat([filled[~new], branches.flatten(0, 1)]))
-
-    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the neighbours of a point (1, d), and with constraints points near it, by which a search moves on."""
-        found = self.neighbours(point)
-        return torch.cat([found, self.near(point, _RADII, _NEARER, generator)]) if self.constraints else found
+        encodings = self._written(self._meant(torch.cat([filled[~new], branches.flatten(0, 1)])))
+        owners = torch.cat([owners[~new], owners[new].repeat_interleave(_BRANCHES)])
+        allowed = self.allows(encodings)
+        return encodings[allowed], owners[allowed]
 
     # ---------------------------------------------------------------- arcs
 

