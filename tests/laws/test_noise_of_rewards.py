@@ -19,6 +19,7 @@ from problems import DOUBLE, believed, data, dense, difference, examples, matern
 from scipy import stats
 
 import torch_kbandits as kb
+from benchmarks import noise_told
 from torch_kbandits import InputError
 from torch_kbandits.bandit.adaptation import CumulatedTrigger, ResidualTrigger
 from torch_kbandits.memory import TemporalPrior
@@ -373,3 +374,15 @@ def test_single_precision_has_the_same_noise():
     dense_one = oracles.dtc(*known)
     assert difference(mean, dense_one.mean) < 1e-4
     assert difference(variance, dense_one.variance) < 1e-4
+
+
+def test_the_benchmark_plays_the_same_noise_told_or_not(monkeypatch):
+    """Also that its table has a line for each player."""
+    monkeypatch.setattr(noise_told, "ROUNDS", 4)
+    monkeypatch.setattr(noise_told, "PLAYERS", {"GP-UCB": noise_told.PLAYERS["GP-UCB"]})
+    for by_arm in (False, True):
+        _, means, deviations, _ = noise_told.problem(3, by_arm=by_arm)
+        assert deviations.shape == (4, len(means))
+        assert noise_told.LEAST <= deviations.min() < deviations.max() <= noise_told.MOST
+        assert bool((deviations == deviations[:1]).all()) == by_arm
+        assert len(noise_told.table(range(2), by_arm=by_arm)) == 5

@@ -12,7 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
 #: Noise told counts as at least, and at most, so many times λ: beyond that numbers lose all digits, or nothing changes.
-LEAST_NOISE, _LARGEST_NOISE = 1e-6, 1e30
+_LEAST_NOISE, _LARGEST_NOISE = 1e-6, 1e30
 
 
 class History(NamedTuple):
@@ -97,7 +97,7 @@ def joined(parts: Sequence[History]) -> History:
 def own_or(noise: Tensor, regularization: float | Tensor) -> Tensor:
     """Return noise variances as they count, (n,): λ where one is NaN, and none so far from it that digits are lost."""
     level = torch.as_tensor(regularization, dtype=torch.float64, device=noise.device)
-    return torch.where(noise.isnan(), level, noise.clamp(LEAST_NOISE * level, _LARGEST_NOISE * level))
+    return torch.where(noise.isnan(), level, noise.clamp(_LEAST_NOISE * level, _LARGEST_NOISE * level))
 
 
 def checked_history(
