@@ -13,13 +13,14 @@ from scipy.stats import binom, norm
 
 import torch_kbandits as kb
 from torch_kbandits import BudgetPacing, CostCooling, algorithms
+from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.confidence import BayesianGPUCBWidth
 
 ARMS = data(30, 2, seed=4)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 KERNELS = {"reward": (0.4, 2.25), "cost": (0.3, 0.25)}
 NOISES = {"reward": 0.05, "cost": 0.02}
-BETA, MEAN = 1.5, 1.0
+BETA, MEAN = 1.5, 0.4
 COST = kb.Outcome("cost", kb.Prior(rbf(*KERNELS["cost"]), NOISES["cost"], MEAN))
 EQUAL = kb.Outcome("cost", kb.Prior(rbf(*KERNELS["cost"]), NOISES["cost"], 3.0))
 
@@ -92,7 +93,14 @@ def test_pacing_plays_the_largest_lagrangian(seed, number, waiting, pace, step):
 @given(**DRAWN, budget=st.one_of(st.none(), st.floats(0.5, 30.0)))
 def test_cooling_plays_the_largest_improvement_by_cost_to_a_power_that_falls(seed, number, waiting, budget):
     X, pending = data(number, 2, seed)[0].abs(), data(waiting, 2, seed + 1)[0] if waiting else None
-    bandit, costs = told(make(CostCooling(budget=budget), "gp-ei"), X), price(X)
+    words = {
+        "candidates": kb.Arms(ARMS),
+        "kernel": rbf(*KERNELS["reward"]),
+        "regularization": NOISES["reward"],
+        "seed": 3,
+    }
+    words |= {"acquisition": ExpectedImprovementRule(), "width": kb.ConstantWidth(BETA)}  # that counts for nothing
+    bandit, costs = told(kb.Bandit(objective=CostCooling(budget=budget), outcomes=[COST], **words), X), price(X)
     if pending is not None:
         bandit.mark_pending(pending)
     alpha = 1.0 if budget is None else max(0.0, 1.0 - float(costs.sum()) / budget)
@@ -203,13 +211,15 @@ def test_a_search_finds_at_least_what_a_grid_has(name, objective, kind):
 
 def test_limits_hold_of_what_costs_are_weighed_in():
     """Improvement is then over the best play within the limit."""
-    limit = kb.AtMost("cost", 1.0, mode="optimistic", beta=0.5)
-    for objective, name in ((BudgetPacing(per_round=0.6), "gp-ucb"), (CostCooling(budget=9.0), "gp-ei")):
+    limit = kb.AtMost("cost", 3.0, mode="optimistic", beta=0.5)
+    for objective, name in ((BudgetPacing(per_round=0.6), "gp-ucb"), (CostCooling(budget=900.0), "gp-ei")):
         bandit = told(make(objective, name, constraints=[limit]), ARMS[:4])
+        bandit.tell(ARMS[4, None], 9.0, outcomes={"cost": 8.0})
         for _ in range(5):
             x, function = bandit.ask(remember=False), bandit.acquisition()(ARMS.unsqueeze(-2)).detach()
-            mean, variance, _ = posterior("cost", bandit.history.X, price(bandit.history.X), x, shift=MEAN)
-            assert mean[0] - 0.5 * np.sqrt(variance[0]) <= 1.0 + 1e-7
+            X, costs = bandit.history.X, bandit.history.outcomes[:, 0]
+            mean, variance, _ = posterior("cost", X, costs, x, shift=MEAN)
+            assert mean[0] - 0.5 * np.sqrt(variance[0]) <= 3.0 + 1e-7
             assert float(function[(x == ARMS).all(-1)]) >= float(function.max()) - 1e-7
             told(bandit, x)
 

@@ -20,10 +20,10 @@ from torch_kbandits.outcomes.scalarization import REWARD, Direction, Scalarizati
 class CostObjective(ABC):
     """The reward is sought, and an outcome is what a play costs: give ``BudgetPacing`` or ``CostCooling``."""
 
-    rule: ClassVar[type[AcquisitionRule]]  #: How the reward is scored.
-    hint: ClassVar[str]  #: Of which rules and algorithms that is so.
-    seeks_best: ClassVar[bool]  #: Whether the cost is that of the search alone: scored by its mean, not recommended by.
-    kind: ClassVar[str] = "linear"  #: As of a ``Scalarization`` that needs no reference.
+    rule: ClassVar[type[AcquisitionRule]]  # how the reward is scored
+    hint: ClassVar[str]  # of which rules and algorithms that is so
+    seeks_best: ClassVar[bool]  # whether cost is that of the search alone: scored by its mean, not recommended by
+    kind: ClassVar[str] = "linear"  # as of a ``Scalarization`` that needs no reference
     is_random: ClassVar[bool] = False
 
     cost: str = "cost"
