@@ -135,6 +135,7 @@ ODD: dict[str, Callable[[], Any]] = {
 #: What is given for an argument of this name, whoever takes it. Floats are sums of few powers of two, so that they are
 #: the same number in every kind.
 NUMBERS = {
+    "budget": 2.0, "per_round": 1.0, "total": 2.0,
     "accuracy": 0.5, "action_dim": 2, "after": 2.0, "batch_threshold": 2.0, "best_mean": 1.0, "beta": 1.5,
     "block_size": 4, "bound": 2.0, "category_distance": 1.0, "center": 0.5, "clip": 2.0, "confidence": 0.5,
     "constant": 2.0, "constraint_beta": 1.5, "context_dim": 1, "count": 2, "cutoff": 4.0, "dimension": 2,
@@ -213,6 +214,7 @@ WITH: dict[str, dict[str, Any]] = {
     "replay_log": {"bandit": Still(), "log": LOG},
     "LinUCB": {"kernel": None},
     "MiniGPUCB": {"epsilon": None},
+    "BudgetPacing": {"total": None, "rounds": None},
     "default_kernel": {"context_dim": 0},
     "SharedLinUCB": {"kernel": None},
     "Prior": {"mean": None},
@@ -239,7 +241,8 @@ LEFT_OUT = {
     "SeattleWeather", "Selection", "Service", "SomeOf", "Suggestion", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "negligible", "prior_of", "probabilities", "read_log", "refusal",
-    "Estimate", "Replay", "require_open", "sensor_replay", "sensors",
+    "Estimate", "Replay", "cumulative_regret_bound", "dictionary_size_bound", "require_open",
+    "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.
@@ -391,6 +394,9 @@ OTHER_RANGES = {
     **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
     **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
     ("SlidingWindow", "size"): "-1 0 1.5",
+    ("BudgetPacing", "per_round"): "-1 0",
+    ("BudgetPacing", "step"): "-1 0 inf",
+    ("CostCooling", "budget"): "-1 0 inf",
     ("switch", "threshold"): "-1 inf",
     ("replay_log", "center"): "inf",
     ("cross_fitted_rewards", "folds"): "-1 0 1 1.5 inf",
@@ -509,7 +515,9 @@ HOPELESS |= {"object", "rude"}
 NO_NUMBERS = {"text", "empty text", "number as text", "bytes", "true", "NaN", "decimal", "dict", "flags"} | HOPELESS
 NO_KERNELS = {"text", "class", "module", "function", "0-dim tensor", "zero"} | HOPELESS
 #: What is looked at when it is known of what it is.
-CHECKED_LATER = dict.fromkeys(["safe_seed", "variation_budget", "choices"], ()) | {"mean": HOPELESS - {"far points"}}
+CHECKED_LATER = dict.fromkeys(["safe_seed", "variation_budget", "choices", "initial"], ()) | {
+    "mean": HOPELESS - {"far points"}
+}
 
 
 @pytest.fixture

@@ -67,7 +67,8 @@ def _blocks(n: int, is_divided: bool) -> Tensor:
     """
     number = -(-n // _BLOCK) if is_divided else 1
     groups = torch.arange(n - n % number).reshape(-1, number)
-    order = torch.rand(groups.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).argsort(-1)
+    generator = torch.Generator().manual_seed(0)
+    order = torch.rand(groups.shape, generator=generator, dtype=torch.float64, device="cpu").argsort(-1)
     return groups.gather(-1, order).mT[:_MOST_BLOCKS]
 
 

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -103,6 +103,7 @@ class LearnedPrior:
         checks.keep(self, noise_spread=checks.optional(checks.positive))
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
+        checks.instance("initial", self.initial, Sized, "points (k, d) or a list of configurations")
         if self.mean is not None:
             object.__setattr__(self, "mean", own_mean(self.mean))
         if self.is_known and not self.learn_memory:

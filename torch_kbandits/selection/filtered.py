@@ -289,7 +289,8 @@ class FilterFantasy(FantasyPosterior):
             return covariance_root(torch.from_numpy(surrogate.covariance_at(time))[first][:, first])[rows]
 
         def deviation(seed: int) -> Tensor:
-            normals = torch.randn(len(points), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            generator = torch.Generator().manual_seed(seed)
+            normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
             return (root(torch.arange(len(points))) @ normals)[places]
 
         return _Offer(
