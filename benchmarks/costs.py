@@ -62,10 +62,9 @@ def _played(problem: str, player: str, seed: int, rounds: int, budget: float) ->
     arms, rewards, prices = _problem(problem, seed)
     f, costs = rewards.mean(1), prices.mean(1)
     pace, total = float(costs.min() + 0.3 * (costs[f.argmax()] - costs.min())), budget * float(costs.mean())
-    words = {"candidates": arms, "prior": LearnedPrior(), "seed": seed, "outcomes": ["cost"]} | _PLAYERS[player][1](
-        total or pace
-    )
-    bandit, rows, spent = algorithms.build(_PLAYERS[player][0], **words), list[int](), 0.0
+    words = {"candidates": arms, "prior": LearnedPrior(), "seed": seed, "outcomes": ["cost"]}
+    name, own = _PLAYERS[player]
+    bandit, rows, spent = algorithms.build(name, **words, **own(total or pace)), list[int](), 0.0
     while (spent < total) if budget else (len(rows) < rounds):
         row, draw = int((bandit.ask() == arms).all(-1).nonzero()[0]), 7 * len(rows) % rewards.shape[1]
         rows, spent = [*rows, row], spent + float(prices[row, draw])
