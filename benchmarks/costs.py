@@ -17,7 +17,6 @@ from torch_kbandits import AtMost, BudgetPacing, CostCooling, LearnedPrior, algo
 
 _ARMS, _BUMPS, _HARTMANN = 500, "bumps, dear where high", "Hartmann 3, dear where a column is small"
 _NETWORKS = "networks of HPOLib, minutes"
-#: The algorithm of each player, and what it is told of a budget.
 _PLAYERS: dict[str, tuple[str, Callable[[float], dict[str, Any]]]] = {
     "GPUCB, BudgetPacing": ("gp-ucb", lambda b: {"beta": 2.0, "objective": BudgetPacing(per_round=b)}),
     "GPUCB, plays within b": ("gp-ucb", lambda b: {"beta": 2.0, "constraints": [AtMost("cost", b, "optimistic")]}),
@@ -71,8 +70,8 @@ def _played(problem: str, player: str, seed: int, rounds: int, budget: float) ->
         rows, spent = [*rows, row], spent + float(prices[row, draw])
         bandit.tell(arms[row, None], rewards[row, draw], outcomes={"cost": float(prices[row, draw])})
     best = f[(bandit.recommend() == arms).all(-1)].max()
-    found = {"plays": len(rows), "simple regret": float(f.max() - best), "spend": spent / len(rows) / pace}
-    return found | {"regret": _best_mixture(f, costs, pace) - float(f[rows].mean())}
+    regrets = {"regret": _best_mixture(f, costs, pace) - float(f[rows].mean()), "simple regret": float(f.max() - best)}
+    return {"plays": len(rows), "spend": spent / len(rows) / pace} | regrets
 
 
 @benchmark(rounds=6, seeds=1, budget=6.0)

@@ -164,7 +164,7 @@ def test_average_spend_is_within_the_budget_but_for_what_the_rounds_make_small()
     assert beyond <= binom.isf(1e-4, runs, 0.01)
 
 
-@pytest.mark.parametrize("words", [{}, {"bounds": BOX}], ids=["arms", "box"])
+@pytest.mark.parametrize("words", [{}, pytest.param({"bounds": BOX}, marks=pytest.mark.slow)], ids=["arms", "box"])
 @pytest.mark.parametrize("name", ["gp-ucb", "gp-ts"])
 def test_an_infinite_budget_changes_no_choice(name, words):
     rich, blind = make(BudgetPacing(total=math.inf, rounds=9), name, **words), make(None, name, **words)
