@@ -96,6 +96,7 @@ def short_searches(request, monkeypatch):
     """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
     if is_quick(request.config):
         end_early(monkeypatch, fits=1, searches=2)
+    monkeypatch.setattr("torch_kbandits.acquisition.ThompsonRule.num_draws", 8)  # where propensities are counted
 
 
 @pytest.fixture

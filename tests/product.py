@@ -116,11 +116,11 @@ RULES = {
     "upper bound": rules.UpperConfidenceRule(),
     "expected improvement": rules.ExpectedImprovementRule(),
     "probability of improvement": rules.ProbabilityOfImprovementRule(),
-    "Thompson": rules.ThompsonRule(discretization_size=32),
+    "Thompson": rules.ThompsonRule(discretization_size=32, num_draws=8),
     "uniform": rules.UniformRule(),
     "stages": rules.StagedRule(30),
     "softmax": rules.SoftmaxRule(rules.UpperConfidenceRule(), 0.5),
-    "epsilon": rules.EpsilonGreedy(rules.ThompsonRule(discretization_size=32), 0.5),
+    "epsilon": rules.EpsilonGreedy(rules.ThompsonRule(discretization_size=32, num_draws=8), 0.5),
 }
 #: They maximise no function, or choose by no one posterior; these draw, and their choice is not the largest value.
 FUNCTIONLESS, DRAWING = ("uniform", "stages", "softmax"), ("Thompson", "epsilon")

@@ -19,7 +19,6 @@ from torch_kbandits.acquisition import (
     OptimisticRule,
     RandomRule,
     SoftmaxRule,
-    UniformRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
@@ -143,8 +142,8 @@ class BanditConfig:
 
     @cached_property
     def states_propensities(self) -> bool:
-        """Whether every choice is made with a known probability that is to be recorded: where that is asked for."""
-        is_random = isinstance(self.acquisition, (EpsilonGreedy, SoftmaxRule, UniformRule))
+        """Whether the probability of every choice is recorded, as of rules that are there for the sake of it."""
+        is_random = isinstance(self.acquisition, (EpsilonGreedy, SoftmaxRule))
         return is_random and untimed(self.candidates).is_finite and not untimed(self.candidates).is_split
 
     # ---------------------------------------------------------------- time
