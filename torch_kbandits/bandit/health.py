@@ -41,7 +41,7 @@ _EARLY = 10
 #: The share of the range of each column from which on values told of it say what a fitted prior is to be elsewhere.
 _ENOUGH_OF_RANGE = 0.5
 #: What to do where the past misleads.
-_FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
+_FORGET = "give a memory{}, or trigger=CumulatedTrigger(), or call restart()"
 
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -211,7 +211,7 @@ def _misfit(what: str, config: BanditConfig, state: State) -> str:
     found, fit = list[tuple[str, str]](), "fit the prior, LearnedPrior() or fit_prior"
     if (share := causes.forgetting) > 0.0:
         moves = f"the function moves, about {100.0 * share:.2g} % of it in a unit of time"
-        found.append((moves, f"{_FORGET}, such as TemporalPrior({share:.2g})"))
+        found.append((moves, _FORGET.format(f" such as TemporalPrior({share:.2g})")))
     if causes.noise > 1.0:
         still = "" if share else "; the function is not seen to move"
         louder = (
@@ -222,7 +222,7 @@ def _misfit(what: str, config: BanditConfig, state: State) -> str:
         found.append(("the prior mean is off", "give mean= or a LearnedPrior()"))
     if not found:
         unknown = "whether that is noise, a kernel that is too smooth, or a change in the past cannot be told"
-        found.append((unknown, f"{fit}; if the world changes {_FORGET}"))
+        found.append((unknown, f"{fit}; if the world changes {_FORGET.format('')}"))
     cause, advice = (" and ".join(each) for each in zip(*found, strict=True))
     return (
         f"{what} lie {said} their predictions {since}: {cause}. Then {advice}. Flagged in round {known.flagged}; a "
