@@ -81,23 +81,25 @@ def test_what_is_wrong_is_said_and_since_when(settings, words):
 CAUSES = {"noise": (2.0, 0.0), "drift": (1.0, 0.03), "both": (2.0, 0.03), "offset": (1.0, 0.0)}
 
 
-def flag_of(cause, seed, length=0.2):
+def flag_of(cause, seed, length=0.2, *, is_told=False):
     """What is flagged of 150 rounds on sixty arms, empty if nothing is. With an offset all values are 6 higher.
 
-    The function is a draw from the prior if its length scale is 0.2.
+    The function is a draw from the prior if its length scale is 0.2. Noise that is told is sixteen times λ.
     """
     louder, share = CAUSES[cause]
     generator = torch.Generator().manual_seed(seed)
     arms = torch.rand(60, 2, generator=generator, dtype=DOUBLE)
     root = torch.linalg.cholesky(rbf(length)(arms).to_dense().detach() + 1e-9 * torch.eye(60, dtype=DOUBLE))
     values = root @ torch.randn(60, generator=generator, dtype=DOUBLE)
-    bandit = algorithms.GPUCB(candidates=arms, kernel=rbf(0.2), regularization=NOISE, beta=2.0, seed=seed)
+    level = NOISE / 16.0 if is_told else NOISE
+    bandit = algorithms.GPUCB(candidates=arms, kernel=rbf(0.2), regularization=level, beta=2.0, seed=seed)
     for _ in range(150):
         fresh = root @ torch.randn(60, generator=generator, dtype=DOUBLE)
         values = math.sqrt(1.0 - share) * values + math.sqrt(share) * fresh
         x = bandit.ask()
         noise = louder * math.sqrt(NOISE) * torch.randn(1, generator=generator, dtype=DOUBLE)
-        bandit.tell(x, values[(x == arms).all(-1)] + noise + 6.0 * (cause == "offset"))
+        y = values[(x == arms).all(-1)] + noise + 6.0 * (cause == "offset")
+        bandit.tell(x, y, noise=NOISE if is_told else None)
     return " ".join(bandit.health().flags)
 
 
@@ -112,6 +114,10 @@ EXPECTED = {"noise": (0, 1, 0), "drift": (1, 0, 0), "both": (1, 1, 0), "offset":
 @pytest.mark.parametrize("cause", CAUSES)
 def test_it_is_said_whether_the_function_moves_or_the_noise_is_larger(cause):
     assert causes_in(flag_of(cause, 0)) == EXPECTED[cause]
+
+
+def test_noise_that_was_told_is_no_cause():
+    assert causes_in(flag_of("drift", 0, is_told=True)) == EXPECTED["drift"]
 
 
 @pytest.mark.slow

@@ -33,9 +33,9 @@ class Causes(NamedTuple):
 def causes_of(config: BanditConfig, state: State) -> Causes:
     """Compare how probable the rewards since the last restart are under a function that moves, and larger noise.
 
-    Rewards are N(m, K (1 − ε)^(|t − t'| / 2) + v + cλ I), m the prior mean and v the variance of a level that is not
-    known; ε and c are the most probable of a grid. A cause is clear if without it, at the best of the others, rewards
-    are less probable by three nats or more.
+    Rewards are N(m, K (1 − ε)^(|t − t'| / 2) + v + c Λ), m the prior mean, v the variance of a level that is not known
+    and Λ the diagonal of λ, or of the noise that was told; ε and c are the most probable of a grid. A cause is clear if
+    without it, at the best of the others, rewards are less probable by three nats or more.
 
     Cost: O(n³) for each of eleven ε, n at most 200 of the rewards.
     """
@@ -44,14 +44,17 @@ def causes_of(config: BanditConfig, state: State) -> Causes:
     told = told.rows(slice(-_MOST, None))
     times = (told.rounds if told.times is None else told.times).double().cpu().numpy()
     K = gram(config.kernel_under(spec.memory, spec.prior.kernel), told.X).double().cpu().numpy()
-    Y = (told.Y - spec.expected(told.X)).double().cpu().numpy()
+    noise = torch.as_tensor(told.noise_or(spec.prior.regularization), dtype=torch.float64).cpu().numpy()
+    whitened = np.broadcast_to(noise**-0.5, times.shape)
+    Y = whitened * (told.Y - spec.expected(told.X)).double().cpu().numpy()
     apart, level = np.abs(times[:, None] - times), _LEVEL * K.diagonal().mean()
     shares = [0.0, *(-math.expm1(-2.0 / horizon) for horizon in _HORIZONS * apart.max() if horizon > 0.0)]
 
     def densities(share: float, level: float) -> np.ndarray:
-        """Return the log densities under each noise, (c,)."""
-        variances, directions = np.linalg.eigh(K * (1.0 - share) ** (0.5 * apart) + level)
-        total = np.maximum(variances, 0.0)[:, None] + spec.prior.regularization * _NOISES
+        """Return the log densities of rewards in units of their noise under each c, (c,)."""
+        covariance = K * (1.0 - share) ** (0.5 * apart) + level
+        variances, directions = np.linalg.eigh(whitened[:, None] * covariance * whitened)
+        total = np.maximum(variances, 0.0)[:, None] + _NOISES
         return -0.5 * ((directions.T @ Y)[:, None] ** 2 / total + np.log(total)).sum(0)
 
     found = np.stack([densities(share, level) for share in shares])
