@@ -139,9 +139,8 @@ class BanditDecisions:
 
         Cost: that of an ``ask``, or of 256 of Thompson sampling.
         """
+        self._require_reward_alone()
         asked = {"context": context, "candidates": candidates, "time": time}
-        if self._config.objective is not None:
-            raise InputError("The regret is that of the reward: with several objectives there is no one regret.")
         multiplier = None if beta is None else checks.non_negative("beta", beta)
         share = None if confidence is None else checks.open_unit_interval("confidence", confidence)
         if x is None and not self._state.surrogate.num_observations:
@@ -158,8 +157,15 @@ class BanditDecisions:
 
         Infinite until a prior is known or fitted and a reward counts. Arguments and cost are those of ``ask``.
         """
+        self._require_reward_alone()
         state, domain = self._now(time, context, candidates)
         return largest_expected_improvement(self._config, state, domain)
+
+    def _require_reward_alone(self) -> None:
+        """Refuse an objective beside the reward, by whose regret nobody would know when to stop."""
+        if self._config.objective is not None:
+            name = type(self._config.objective).__name__
+            raise InputError(f"Regret and improvement are of the reward alone, and {name} seeks more: stop by rounds.")
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
         """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.

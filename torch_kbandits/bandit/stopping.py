@@ -80,7 +80,7 @@ def regret_bound(
     if confidence is not None:
         return _regret_quantile(ahead, domain, x, confidence, seed)
     width = cast(Width, config.width)(state.surrogate) if beta is None else torch.tensor(beta, dtype=torch.float64)
-    if width == 0.0:
+    if beta is None and width == 0.0:
         raise InputError("This bandit has no confidence width: give beta, the multiplier of σ, or confidence.")
     ahead.choose(rule, width, seed, domain)
     mean, variance = (float(each) for each in surrogate.moments(x))
