@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, mean_and_error, values
 from torch_kbandits import AtMost, BudgetPacing, CostCooling, LearnedPrior, algorithms, environments
 
-_ARMS, _BUMPS, _HARTMANN = 500, "bumps, dear where high", "Hartmann 3, dear where a column is small"
+_ARMS, _BUMPS, _HARTMANN = 500, "bumps, expensive where high", "Hartmann 3, expensive where a column is small"
 _NETWORKS = "networks of HPOLib, minutes"
 _PLAYERS: dict[str, tuple[str, Callable[[float], dict[str, Any]]]] = {
     "GPUCB, BudgetPacing": ("gp-ucb", lambda b: {"beta": 2.0, "objective": BudgetPacing(per_round=b)}),

@@ -183,8 +183,11 @@ def _drawn(
     if mixture.explores(seed):
         found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
     if own is not None:
-        mixed = lambda: mixture.mixed(own.probabilities(), offer.domain.allowed)  # noqa: E731
-        sought.choice = Choice(sought.choice.row, mixed, own.is_dear)
+
+        def mixed() -> Tensor:
+            return mixture.mixed(own.probabilities(), offer.domain.allowed)
+
+        sought.choice = Choice(sought.choice.row, mixed, own.is_expensive)
     return found
 
 

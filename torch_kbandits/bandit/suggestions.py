@@ -131,7 +131,7 @@ class Slate:
         self.probabilities = None
         if choice is None:
             self.probabilities = (torch.arange(size, device="cpu") == row).double()
-        elif not (self._spares and choice.is_dear):
+        elif not (self._spares and choice.is_expensive):
             self.probabilities = choice.probabilities()
         self.propensities.append(0.0 if self.probabilities is None else float(self.probabilities[row]))
 

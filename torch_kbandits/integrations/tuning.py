@@ -31,7 +31,7 @@ def is_spread(bandit: Bandit, number: int, num_initial: int) -> bool:
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
-    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations are dearer than fits.
+    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations cost more than fits.
 
     Values may have no noise. Taken for such with some, as by the prior of λ elsewhere, the best of them is not refined.
     """

@@ -136,7 +136,7 @@ class CostCooling(CostObjective):
     """Expected improvement per unit of cost, with cost cooling: EI(x) / c(x)^α, to find the best point cheaply.
 
     c is the posterior mean of the cost, at least half of the least cost told: a fitted mean may be below 0. With a
-    budget α is the share of it that is left, so that what is dear is played in the end; without α = 1. ``recommend`` is
+    budget α is the share of it that is left, so that what is expensive is played last; without α = 1. ``recommend`` is
     the best by the reward alone.
 
     Source: Snoek et al., NeurIPS 2012 (EI per second); Lee et al., "Cost-aware Bayesian optimization", 2020 (CArBO's

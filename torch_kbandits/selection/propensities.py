@@ -16,7 +16,7 @@ class Choice(NamedTuple):
 
     row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
     probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
-    is_dear: bool = False  # whether that costs many choices
+    is_expensive: bool = False  # whether that costs many choices
 
 
 def shares(beta: Tensor, kernel_bound: Tensor, scores: Tensor) -> Tensor:
@@ -47,4 +47,4 @@ def counted(
         counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
         return counts.double() / len(rows)
 
-    return Choice(choice.row, probabilities, is_dear=True)
+    return Choice(choice.row, probabilities, is_expensive=True)
