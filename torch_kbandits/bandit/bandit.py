@@ -18,12 +18,7 @@ from torch_kbandits.bandit.callbacks import Callbacks
 from torch_kbandits.bandit.choices import with_chosen
 from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.decisions import BanditDecisions
-from torch_kbandits.bandit.health import (
-    FIRST_REWARDS,
-    LAST_CALLS,
-    warn_of_failing,
-    warn_of_far_rewards,
-)
+from torch_kbandits.bandit.health import FIRST_REWARDS, LAST_CALLS, warn_of_failing, warn_of_far_rewards
 from torch_kbandits.bandit.keeping import KeptBandit
 from torch_kbandits.bandit.learning import before_any, learned, round_of, without_expired
 from torch_kbandits.bandit.reports import BanditReports

@@ -1,4 +1,4 @@
-"""What a bandit is made of: which pieces go together, and the surrogates that they begin."""
+"""What a bandit is made of, and the surrogates that its pieces begin."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,32 +16,30 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import (
     AcquisitionRule,
     EpsilonGreedy,
-    OptimisticRule,
-    RandomRule,
     SoftmaxRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
 from torch_kbandits.bandit.values import are_same
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
-from torch_kbandits.candidates.timed import check_offered, timed, untimed
+from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.memory.base import LastObservations
-from torch_kbandits.numerics.gram import check_kernel, prior_mean
+from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import REWARD, CostObjective, KnownSafe, Limit, Objective, Outcome, Scalarization, declared
-from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
+from torch_kbandits.outcomes import KnownSafe, Limit, Objective, Outcome, declared
+from torch_kbandits.priors import Family, LearnedPrior, Prior
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
 from torch_kbandits.priors.units import column_spans
@@ -53,7 +51,6 @@ from torch_kbandits.selection import (
     Surrogate,
     surrogate_over,
 )
-from torch_kbandits.selection.draws import drawn_function
 
 
 class Advice(ABC):
@@ -119,12 +116,12 @@ class BanditConfig:
         for name, kinds in _kinds().items():
             hint = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
             checks.instance(name, getattr(self, name), kinds, hint)
-        _check_pieces(self)
+        check_pieces(self)
         if self.hidden_columns:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
-        _check_candidates(self)
+        check_candidates(self)
         _ = self.spec, self.specs, self.of_outcomes, self.known_safe
 
     @property
@@ -379,71 +376,6 @@ class BanditConfig:
             surrogate = surrogate.learned(told.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return surrogate
-
-
-def _check_pieces(config: BanditConfig) -> None:
-    """Refuse pieces that have no meaning for each other."""
-    rule, memories, objective, learning = config.rule, config.memories, config.objective, config.learning
-    named, several = type(rule).__name__, type(memories).__name__
-    if rule.uses_width:
-        checks.instance("width", config.width, Width, "a confidence width such as ConstantWidth(2.0)")
-    for number, limit in enumerate(config.constraints):
-        checks.instance(f"constraints[{number}]", limit, Limit, 'a limit such as AtMost("temperature", 80.0)')
-    if memories is not None and config.memory is not None:
-        raise InputError("Give either memory or memories: one of memories is in force at any time.")
-    if memories is not None and config.trigger is not None and not memories.allows_restarts:
-        raise InputError(f"{several} compares memories on the whole history: leave out trigger.")
-    if memories is not None and (undecided := [each.name for each in config.declared if each.memory is None]):
-        raise InputError(f"{several} goes by the rewards: give the memory of Outcome({undecided[0]!r}, memory=...).")
-    if config.advice is not None and (not config.all_memories or rule.num_stages):
-        raise InputError("An expert's answers count at one time only: give a memory, and a rule without stages.")
-    if config.family is not None:
-        given_prior(config.prior)
-        if others := [name for name in ("memories", "advice", "objective") if getattr(config, name) is not None]:
-            raise InputError(f"Leave out {others[0]} with a family, whose hypotheses are judged by the reward.")
-        if rule.num_stages or not rule.needs_observations:
-            raise InputError(f"{named} does not choose by one posterior: leave out family, or use ThompsonRule.")
-    if learning is not None and learning.learn_memory and config.memory is None:
-        raise InputError("learn_memory=True learns the number of one memory, and this one has none: give memory=.")
-    if isinstance(objective, CostObjective) and not isinstance(rule, (objective.rule, RandomRule)):
-        own = type(objective).__name__
-        raise InputError(f"{own} weighs no cost against what {named} scores: use {objective.hint}.")
-    if isinstance(objective, Scalarization) and not isinstance(rule, (OptimisticRule, RandomRule)):
-        raise InputError(
-            f"{named} scores by no value that an objective may have, so several have no meaning for it: use "
-            "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
-        )
-    if objective is not None and REWARD in (each.name for each in config.declared):
-        raise InputError(f"{REWARD!r} is what objectives call the reward: give the outcome another name.")
-
-
-def _check_candidates(config: BanditConfig) -> None:
-    """Refuse a rule that cannot choose among such candidates under such kernels, and kernels that do not fit."""
-    candidates, rule, batches = untimed(config.candidates), config.rule, config.batches
-    level, now = config.start.regularization, torch.zeros(1, dtype=torch.float64)
-    if config.learning is not None and len(config.learning.initial):
-        check_offered("initial", candidates, config.learning.initial)
-    if rule.num_stages and not candidates.is_finite:
-        raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
-    if config.constraints and candidates.is_split:
-        raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
-    if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
-        raise InputError(
-            f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
-            "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
-        )
-    if batches is not None and batches.repeats_points and isinstance(config.acquisition, EpsilonGreedy):
-        raise InputError(f"{type(batches).__name__} plays a point again and again: leave out EpsilonGreedy.")
-    if isinstance(rule, SoftmaxRule) and not candidates.is_finite:
-        raise InputError("SoftmaxRule draws one of listed candidates: give arms or actions instead of bounds.")
-    for memory in config.all_memories or (None,):
-        if memory is not None and not bool(memory.noise(now, 0.0, level).isfinite()):
-            raise InputError(f"{memory!r} drops what is told at noise variance {level:g}: let it keep more than that.")
-        for prior in (config.start, *(spec.prior for spec in config.specs)):
-            under = config.kernel_under(memory, prior.kernel)
-            check_kernel(under, config.candidates.example)
-            if rule.draws_functions and candidates.is_stored:
-                drawn_function(under, config.candidates.example.shape[-1], torch.Generator())
 
 
 @cache
