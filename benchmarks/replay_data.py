@@ -1,6 +1,6 @@
 """Recorded rewards of many arms, found in Python packages: a part that is known, and the part after it to play on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from torch_kbandits import environments
 from torch_kbandits.environments import FiniteArms
@@ -268,3 +269,11 @@ def filled(values: np.ndarray) -> np.ndarray:
     rows = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
     first = np.isfinite(values).argmax(0)
     return np.take_along_axis(values, np.maximum(np.maximum.accumulate(rows, 0), first), 0)
+
+
+def stretches_of(names: Sequence[str], most: int, choosing: bool) -> Iterator[tuple[dict[str, Any], Replay]]:
+    """Yield the stretches of replays, of each at most so many or those for choosing, after what identifies each."""
+    for name in names:
+        source = REPLAYS[name]
+        for seed in tqdm(range(min(most, source.choosing if choosing else source.stretches)), name):
+            yield {"replay": name, "stretch": seed}, source.make(seed, choosing)

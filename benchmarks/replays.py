@@ -20,9 +20,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.replay_data import REPLAYS, Replay, Rounds
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretches_of
 from benchmarks.replay_known import Known, ridge
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
 from torch_kbandits import Bandit, LearnedPrior, algorithms
@@ -175,17 +174,14 @@ def replays(
 ) -> Found:
     """Play every player on every stretch, of a replay at most so many, or on those for choosing."""
     found = list[Measurement]()
-    for name in replays:
-        source = REPLAYS[name]
-        for seed in tqdm(range(min(stretches, source.choosing if choosing else source.stretches)), name):
-            replay = source.make(seed, choosing)
-            replay = dataclasses.replace(replay, play=replay.play.rows(slice(rounds)))
-            known, key = Known(replay), {"replay": name, "stretch": seed}
-            for player, rows in fixed_players(replay, known).items():
-                found.append(key | {"player": player, "regret": relative_regret(replay.play, rows)})
-            for player, make in _PLAYERS[replay.kind].items():
-                measure = partial(_measured, make, replay, known)
-                found.append(parts.measured(key | {"player": player}, measure))
+    for key, replay in stretches_of(replays, stretches, choosing):
+        replay = dataclasses.replace(replay, play=replay.play.rows(slice(rounds)))
+        known = Known(replay)
+        for player, rows in fixed_players(replay, known).items():
+            found.append(key | {"player": player, "regret": relative_regret(replay.play, rows)})
+        for player, make in _PLAYERS[replay.kind].items():
+            measure = partial(_measured, make, replay, known)
+            found.append(parts.measured(key | {"player": player}, measure))
     return [_claims(found), *(_table(found, name) for name in replays), _memories(found)], found
 
 

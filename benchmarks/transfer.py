@@ -14,9 +14,8 @@ from functools import partial
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.replay_data import REPLAYS, Replay
+from benchmarks.replay_data import Replay, stretches_of
 from benchmarks.replays import play, relative_regret
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
 from torch_kbandits import Arms, Bandit, ConstantWidth, LearnedPrior, Prior, algorithms
@@ -97,36 +96,31 @@ def transfer(
 ) -> Found:
     """Play with pasts of each kind, or none, on every stretch of each replay, or on those for choosing."""
     found = list[Measurement]()
-    for name in replays:
-        source = REPLAYS[name]
-        for seed in tqdm(range(min(stretches, source.choosing if choosing else source.stretches)), name):
-            replay = source.make(seed, choosing)
-            key, kernel = {"replay": name, "stretch": seed}, _kernel(replay)
-            nothing = partial(_plain, LearnedPrior(kernel), replay)
-            found.append(
-                parts.measured(key | {"past": "none", "player": _NOTHING}, partial(_measured, nothing, replay))
+    for key, replay in stretches_of(replays, stretches, choosing):
+        kernel = _kernel(replay)
+        nothing = partial(_plain, LearnedPrior(kernel), replay)
+        found.append(parts.measured(key | {"past": "none", "player": _NOTHING}, partial(_measured, nothing, replay)))
+        best = replay.play.means.mean(0).argmax().expand(len(replay.play.rewards))
+        regret = relative_regret(replay.play, best)
+        found.append(key | {"past": "none", "player": "best arm in hindsight", "regret": regret})
+        for past, (sign, exchanged) in _PASTS.items():
+            runs = past_runs(replay, sign, exchanged)
+            family = Family.from_runs(runs, kernel, seed=key["stretch"])
+            told, alone, _ = (
+                Prior(each.kernel, each.regularization, each.mean)  # pyright: ignore[reportArgumentType]
+                for each in family.variants
             )
-            best = replay.play.means.mean(0).argmax().expand(len(replay.play.rewards))
-            regret = relative_regret(replay.play, best)
-            found.append(key | {"past": "none", "player": "best arm in hindsight", "regret": regret})
-            for past, (sign, exchanged) in _PASTS.items():
-                runs = past_runs(replay, sign, exchanged)
-                family = Family.from_runs(runs, kernel, seed=seed)
-                told, alone, _ = (
-                    Prior(each.kernel, each.regularization, each.mean)  # pyright: ignore[reportArgumentType]
-                    for each in family.variants
-                )
-                players = {"prior of the past": partial(_plain, told, replay)}
-                players["its kernel and λ alone"] = partial(_plain, alone, replay)
-                for rule in rules:
-                    guard = Family(family.variants, _RULES[rule]())
-                    players[f"guarded, {rule}"] = partial(_guarded, guard, told, replay)
-                for player, make in players.items():
-                    measure = partial(_measured, make, replay)
-                    found.append(parts.measured(key | {"past": past, "player": player}, measure))
-                chosen_arm = torch.stack([_mean_of(runs, arm) for arm in replay.arms]).argmax()
-                regret = relative_regret(replay.play, chosen_arm.expand(len(replay.play.rewards)))
-                found.append(key | {"past": past, "player": "best arm of the past", "regret": regret})
+            players = {"prior of the past": partial(_plain, told, replay)}
+            players["its kernel and λ alone"] = partial(_plain, alone, replay)
+            for rule in rules:
+                guard = Family(family.variants, _RULES[rule]())
+                players[f"guarded, {rule}"] = partial(_guarded, guard, told, replay)
+            for player, make in players.items():
+                measure = partial(_measured, make, replay)
+                found.append(parts.measured(key | {"past": past, "player": player}, measure))
+            chosen_arm = torch.stack([_mean_of(runs, arm) for arm in replay.arms]).argmax()
+            regret = relative_regret(replay.play, chosen_arm.expand(len(replay.play.rewards)))
+            found.append(key | {"past": past, "player": "best arm of the past", "regret": regret})
     return [_claims(found), *(_table(found, name) for name in replays)], found
 
 
