@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
     parser.add_argument("--set", nargs="+", default=[], metavar="SIZE=VALUE", help="sizes, values as in Python")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"), help="folder for NAME.json")
-    parser.add_argument("--markdown", action="store_true", help="print the blocks of docs/benchmarks.md")
+    parser.add_argument("--markdown", action="store_true", help="print the blocks of docs/results.md")
     parser.add_argument("--parts", type=Path, help="folder of NAME.jsonl, from which what was stopped goes on")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in BENCHMARKS]:

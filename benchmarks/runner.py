@@ -94,7 +94,7 @@ class Record:
     measurements: list[Measurement]
 
     def markdown(self, machine: dict[str, Any]) -> str:
-        """Return the block that docs/benchmarks.md has for this benchmark."""
+        """Return the block that docs/results.md has for this benchmark."""
         sizes = ", ".join(f"{key} {value}" for key, value in self.sizes.items())
         tables = "\n".join(table.markdown() for table in self.tables)
         return f"{tables}\n*Measured on {describe_machine(machine)}. Sizes: {sizes}.*\n"
