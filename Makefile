@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 SITE := $(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs site
 
-.PHONY: demo test test-all tutorials check bench docs dist clean
+.PHONY: demo test test-all tutorials check bench bench-report docs dist clean
 
 demo: $(DEMO_INSTALLED)
 	$(BIN)/python examples/choose_among_many.py
@@ -39,6 +39,10 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
+
+# docs/results.md from benchmarks/records and benchmarks/report.md.
+bench-report: $(INSTALLED)
+	$(BIN)/python -m benchmarks.report
 
 # Nothing is published: wheel and sdist are left in dist/.
 dist: $(INSTALLED)
