@@ -1,1 +1,1 @@
-"""Measurements behind docs/benchmarks.md: one file a benchmark, ``python -m benchmarks`` runs them."""
+"""Measurements behind docs/results.md: one file a benchmark, ``python -m benchmarks`` runs them."""

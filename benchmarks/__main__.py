@@ -1,11 +1,13 @@
 import argparse
 import ast
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from benchmarks.report import RECORDS
 from benchmarks.runner import BENCHMARKS, Parts, describe_machine, load, machine
 
 
@@ -16,9 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
     parser.add_argument("--set", nargs="+", default=[], metavar="SIZE=VALUE", help="sizes, values as in Python")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"), help="folder for NAME.json")
-    parser.add_argument("--markdown", action="store_true", help="print the blocks of docs/benchmarks.md")
+    parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
+    parser.add_argument("--record", action="store_true", help="write the record that docs/results.md is made of")
     parser.add_argument("--parts", type=Path, help="folder of NAME.jsonl, from which what was stopped goes on")
     options = parser.parse_args(arguments)
+    if options.quick and options.record:
+        parser.error("--quick measures nothing that could be recorded: leave out one of --quick and --record")
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     here, console = machine(), Console(markup=False, highlight=False)
@@ -30,12 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parts = Parts(options.parts / f"{name}.jsonl") if options.parts else None
         record = measured.run(quick=options.quick, parts=parts, **sizes)
         path = record.save(options.output, here)
+        if options.record:
+            record.publish(RECORDS, here, _command(name, options.set))
         if options.markdown:
             print(f"## {name}\n\n{record.markdown(here)}")
             continue
         for table in record.tables:
             console.print(table.rich())
         console.print(f"saved {path}")
+
+
+def _command(name: str, sizes: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "benchmarks", name, *(["--set", *sizes] if sizes else [])])
 
 
 def _size(text: str, name: str, known: dict[str, Any], parser: argparse.ArgumentParser) -> tuple[str, Any]:

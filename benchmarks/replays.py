@@ -1,4 +1,4 @@
-"""What docs/which.md and docs/memories.md recommend, on real rewards of nine kinds, against players without a model.
+"""What docs/choose.md and docs/memories.md recommend, on real rewards of nine kinds, against players without a model.
 
 Fixed before the stretches that judge were played. Of each replay some of the past is known, and one player is what the
 two pages recommend for it as they stood; see ``RECOMMENDED``. On every replay but stocks, a control:
@@ -111,7 +111,7 @@ _OF_CONTEXTS: dict[str, Make] = {
 
 _PLAYERS = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
 
-#: What docs/which.md and docs/memories.md recommended for each replay before it was played, and for which line of them.
+#: What docs/choose.md and docs/memories.md recommended for each replay before it was played, and on which line.
 RECOMMENDED = {
     "nitrogen oxides, days": _NO_MEMORY,  # readings of the past: the profile, no memory
     "pedestrians, days": _NO_MEMORY,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from pathlib import Path
@@ -20,6 +21,7 @@ import torch
 from rich import box
 from rich.table import Table as RichTable
 
+from benchmarks.report import write_record
 from torch_kbandits.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,10 +96,25 @@ class Record:
     measurements: list[Measurement]
 
     def markdown(self, machine: dict[str, Any]) -> str:
-        """Return the block that docs/benchmarks.md has for this benchmark."""
+        """Return all tables, the sizes and the machine."""
         sizes = ", ".join(f"{key} {value}" for key, value in self.sizes.items())
         tables = "\n".join(table.markdown() for table in self.tables)
         return f"{tables}\n*Measured on {describe_machine(machine)}. Sizes: {sizes}.*\n"
+
+    def publish(self, folder: Path, machine: dict[str, Any], command: str) -> Path:
+        """Write the record of benchmarks/records that docs/results.md is rendered from, and return its path."""
+        packages = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
+        shown = {
+            "name": self.name,
+            "command": command,
+            "commit": machine["commit"] or "unknown",
+            "date": date.today().isoformat(),
+            "machine": f"{machine['cpu']}, {machine['cores']} cores, torch threads {machine['torch_threads']}",
+            "sizes": ", ".join(f"{key} {value}" for key, value in self.sizes.items()),
+            "note": f"Python {machine['python']}, {packages}",
+            "tables": [asdict(table) for table in self.tables],
+        }
+        return write_record(folder, shown)
 
     def save(self, folder: Path, machine: dict[str, Any]) -> Path:
         """Write ``NAME.json`` into a folder, whole or not at all, and return its path."""

@@ -1,6 +1,7 @@
 """How Sphinx makes the site of the pages in this folder: make docs."""
 
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 from torch_kbandits import Bandit, __version__
 from torch_kbandits.algorithms.registry import signature
+
+sys.path.insert(0, str(Path(__file__).parent))
+from glossary import with_takers
 
 project = "torch_kbandits"
 author = "The torch_kbandits developers"
@@ -142,8 +146,15 @@ def mathml(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def show_takers(app: Sphinx, name: str, source: list[str]) -> None:
+    """Show in the glossary who takes an argument."""
+    if name == "notation":
+        source[0] = with_takers(source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Register what is ours."""
+    app.connect("source-read", show_takers)
     app.connect("autodoc-process-docstring", readable_docstring)
     app.connect("autodoc-process-signature", full_signature)
     app.connect("autodoc-skip-member", is_alias)

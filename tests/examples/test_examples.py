@@ -32,14 +32,18 @@ def main_of(name, monkeypatch):
 # ---------------------------------------------------------------- what must be true of a record, tiny or not
 
 
-def tune_classifier(record, tiny):
-    (trial,) = record["runs"]
-    assert [len(search) for search in trial["searches"].values()] == [3 if tiny else 4] * 2
-    for evaluation in trial["searches"]["BKB"]:
-        assert 0.0 <= evaluation["score"] <= 1.0
-        assert isinstance(evaluation["configuration"]["hidden_units"], int)
-        assert 1e-4 <= evaluation["configuration"]["learning_rate"] <= 1.0
-    assert [len(result["held_out"]) for result in trial["results"]] == [2 if tiny else 5] * 4
+def choose_among_many(record, tiny):
+    (only,) = record["runs"]
+    ours, theirs = (only["policies"][name] for name in ("BKB, torch_kbandits", "exact GP, BoTorch"))
+    assert len(ours["regret"]) == len(ours["seconds"]) == (20 if tiny else 60)
+    assert 0 < len(theirs["regret"]) <= len(ours["regret"])
+    assert theirs["seconds"][-1] <= ours["seconds"][-1]  # not one choice beyond the seconds of the other
+    for played in (ours, theirs):
+        assert min(played["regret"]) >= 0.0  # from the means: no setting is better than the best one
+        assert all(later >= earlier for earlier, later in pairwise(played["seconds"]))
+    fixed = only["without_learning"]
+    assert 0.0 <= fixed["kept"] < fixed["random"]
+    assert statistics.mean(ours["regret"][-20:]) < fixed["random"] or tiny
 
 
 def variance_starvation(record, tiny):
@@ -156,7 +160,7 @@ def few_networks(monkeypatch):
     return few | {".BANDITS": {name: bandit}}
 
 
-QUICK, DIGITS = "--quick", {".DEVELOPMENT_SIZE": 160, ".VALIDATION_SIZE": 32}
+QUICK = "--quick"
 #: What an example prints, the options of a larger run in a process of its own, and of a tiny one in this process those
 #: and other constants. Of others there is no tiny one.
 RUNS = {
@@ -164,12 +168,7 @@ RUNS = {
     train_networks: ("best setting for all, had one known it", QUICK, "--jobs 13", few_networks),
     run_a_reactor: ("forgets nothing", QUICK, "--runs 1 --batches 10", lambda _: {".DELAYS": (1, 3)}),
     follow_the_weather: ("UI-GP-UCB, memory that fades", QUICK, "--runs 1 --days 3", lambda _: {}),
-    tune_classifier: (
-        "Dictionary at the end of run 1",
-        "--runs 1 --evaluations 4",
-        "--runs 1 --evaluations 3",
-        lambda _: DIGITS | {".EPOCHS": 1, ".REFITS": 2},
-    ),
+    choose_among_many: ("the same processor time", QUICK, "--choices 20", lambda _: {".RANDOM_STARTS": 2}),
     variance_starvation: ("SoR", ""),
     tune_pipeline: ("random search", QUICK),
     choose_learning_rate: ("cosine 1.0", QUICK),
@@ -187,14 +186,14 @@ def test_an_example_runs_alone(check, tmp_path):
     process = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr
     assert says in process.stdout
-    assert check is not tune_classifier or "training" in process.stderr  # the progress bar
+    assert check is not choose_among_many or "choices/s" in process.stderr  # the progress bar
     check(written(tmp_path), False)
 
 
 @pytest.mark.parametrize(
     "check",
     [
-        pytest.param(each, marks=[pytest.mark.slow] * (each in (follow_the_weather, tune_classifier)))
+        pytest.param(each, marks=[pytest.mark.slow] * (each in (follow_the_weather, choose_among_many)))
         for each, run in RUNS.items()
         if len(run) == 4
     ],
@@ -234,8 +233,8 @@ def test_networks_go_on_where_they_were_stopped(tmp_path, monkeypatch, capsys):
 def test_bad_arguments_are_named(monkeypatch, capsys):
     for name, arguments, message in (
         ("follow_the_weather", ["--days", "1096"], "argument --days: must be from 1 to 1095, got 1096"),
-        ("tune_classifier", ["--evaluations", "0"], "argument --evaluations: must be at least 3, got 0"),
-        ("tune_classifier", ["--runs", "many"], "argument --runs: invalid whole number value: 'many'"),
+        ("choose_among_many", ["--choices", "0"], "argument --choices: must be at least 20, got 0"),
+        ("choose_among_many", ["--runs", "many"], "argument --runs: invalid whole number value: 'many'"),
         ("variance_starvation", ["--seed", "none"], "invalid int value"),
         ("train_networks", ["--jobs", "2"], "argument --jobs: must be at least 12, got 2"),
         ("personalise_prices", ["--offers", "0"], "argument --offers: must be at least 50, got 0"),
