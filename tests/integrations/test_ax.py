@@ -90,6 +90,16 @@ def test_failed_trials_are_avoided_and_abandoned_ones_stay_pending():
     assert recommend(client)["x"] == pytest.approx(best, abs=0.2)
 
 
+def test_a_standard_error_is_the_noise_of_its_trial_also_where_the_prior_is_fitted():
+    client = client_of(UNIT, initialization_trials=3, candidates=GRID)
+    for x, outcome in [(0.2, (1.0, 0.01)), (0.2, (5.0, 50.0)), (0.8, (0.0, 0.01)), (0.5, 0.4)]:
+        client.complete_trial(client.attach_trial({"x": x}), {"score": outcome})
+    client.get_next_trials(1)
+    ((mean, deviation),) = (point["score"] for point in client.predict([{"x": 0.2}]))
+    assert abs(mean - 1.0) < 0.2
+    assert deviation < 0.2
+
+
 def test_choices_may_be_tried_again():
     names = [ChoiceParameterConfig(name="arm", values=["a", "b", "c"], parameter_type="str", is_ordered=False)]
     client = client_of(names, initialization_trials=3, prior=Prior(rbf(1.0, 1.0), 0.25))

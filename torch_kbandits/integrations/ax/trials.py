@@ -103,8 +103,9 @@ class KnownNoise(Memory):
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return the noise variances of rewards as they count now, (n,)."""
-        level = float(regularization)
-        fresh = torch.tensor([self.variances.get(time, level) for time in times.tolist()]).to(times)
+        levels = torch.as_tensor(regularization).expand(times.shape).tolist()
+        known = [self.variances.get(time, level) for time, level in zip(times.tolist(), levels, strict=True)]
+        fresh = torch.tensor(known).to(times)
         if not self.memory.keeps_noise:
             return self.memory.noise(times, now, fresh)
         return fresh.masked_fill(~self.memory.noise(times, now, 1.0).isfinite(), torch.inf)

@@ -1,0 +1,64 @@
+"""Pages as a whole: their lengths, in whose words they are, and that what users search for stands at the top of one."""
+
+import re
+from pathlib import Path
+
+import pytest
+from laws.test_structure import PRIVATE
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Bytes of a page, and of all; a page of the reference made of signatures is short in itself.
+LONGEST, MOST = 20_000, 545_000
+#: Pages that are still to be rewritten, which no law of length or words holds for; it may lose entries.
+AWAITED = {
+    *("batches", "contexts", "contributing", "examples", "extending", "fitted", "models", "outcomes", "parameters"),
+    *("scale", "stopping", "tutorials/limits", "tutorials/million-candidates", "which", "integrations/ax"),
+}
+#: Words and phrases that are nobody's: of the code that begin small, and of the pages.
+WORDS = (*(word for word in PRIVATE if word[0].islower()), "dear", "dearer", "dearest", "hallucinated", "it is said")
+
+#: What users search for: each is in a title, a heading or the first paragraph of a page.
+SEARCHED = (
+    *("non-stationary", "drift", "concept drift", "sliding window", "delayed feedback", "asynchronous", "parallel"),
+    *("batch", "pending", "contextual bandit", "warm start", "cold start", "transfer", "heteroscedastic noise"),
+    *("large candidate pool", "discrete candidates", "many observations", "sparse GP", "inducing points"),
+    *("Thompson sampling", "UCB", "safe optimisation", "constraints", "multi-objective", "hyperparameter tuning"),
+    *("off-policy evaluation", "propensity", "counterfactual", "cost-aware", "reproducible", "save and resume"),
+)
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix().removeprefix("docs/").removesuffix(".md")
+
+
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
+def test_all_pages_are_short():
+    sizes = {name_of(page): len(text_of(page).encode()) for page in PAGES}
+    assert {name: size for name, size in sizes.items() if size > LONGEST and name not in AWAITED} == {}
+    assert sum(sizes.values()) <= MOST
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in AWAITED], ids=name_of)
+def test_a_page_is_in_the_words_of_the_field(page):
+    private = re.compile(rf"\b(?:{'|'.join(WORDS)})s?\b", re.IGNORECASE)
+    assert private.findall(text_of(page)) == []
+
+
+def at_the_top(page):
+    """The headings of a page and its first paragraph."""
+    text = text_of(page)
+    return "\n".join([*re.findall(r"^#+ (.+)$", text, re.MULTILINE), *re.findall(r"\A# .+\n\n(.+)", text)]).lower()
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_what_users_search_for_is_at_the_top_of_a_page(words):
+    assert any(words.lower() in at_the_top(page) for page in PAGES)
+
+
+def test_every_picture_is_on_a_page():
+    shown = "".join(map(text_of, PAGES))
+    assert [path.name for path in (ROOT / "docs" / "images").iterdir() if path.name not in shown] == []
