@@ -129,7 +129,7 @@ def draw(record: Record) -> Figure:
         speed.plot(played["seconds"], np.arange(1, count + 1), color=color, linestyle=style, linewidth=2.4)
         end = played["seconds"][-1], count
         speed.annotate(f"{name}: {count:,}", end, (-4, 7), textcoords="offset points", ha="right", color=color)
-        edges = np.unique(np.geomspace(1, count + 1, 2 + int(3 * np.log2(count))).round().astype(int))
+        edges = np.unique(np.geomspace(1, count + 1, 1 + int(1.5 * np.log2(count))).round().astype(int))
         means = [np.mean(played["regret"][a - 1 : b - 1]) for a, b in pairwise(edges)]
         regret.stairs(means, edges, baseline=None, color=color, linestyle=style, linewidth=2.4, label=name)
     for name, label, style in (("random", "random settings", ":"), ("kept", "best of 100 random ones, kept", "-.")):
