@@ -10,7 +10,7 @@ from laws.test_structure import PRIVATE
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Bytes of a page, and of all; a page of the reference made of signatures is short in itself.
-LONGEST, MOST = 20_000, 545_000
+LONGEST, MOST = 20_000, 550_000
 #: Pages that are still to be rewritten, which no law of length or words holds for; it may lose entries.
 AWAITED = {
     *("batches", "contexts", "contributing", "examples", "extending", "fitted", "models", "outcomes", "parameters"),
