@@ -40,7 +40,7 @@ docs: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
-# docs/results.md from benchmarks/records and benchmarks/report.md.
+# docs/results.md and docs/reproducing.md, from benchmarks/records and the templates in benchmarks/pages.
 bench-report: $(INSTALLED)
 	$(BIN)/python -m benchmarks.report
 

@@ -1,4 +1,4 @@
-"""Records of benchmarks and the page that shows them: ``python -m benchmarks.report`` writes docs/results.md."""
+"""Records of benchmarks, and pages rendered from them: ``python -m benchmarks.report`` writes docs/results.md."""
 
 import json
 import re
@@ -9,15 +9,11 @@ from typing import Any
 from torch_kbandits.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDS, TEMPLATE, PAGE = (
-    ROOT / "benchmarks" / "records",
-    ROOT / "benchmarks" / "report.md",
-    ROOT / "docs" / "results.md",
-)
+RECORDS, TEMPLATES, DOCS = ROOT / "benchmarks" / "records", ROOT / "benchmarks" / "pages", ROOT / "docs"
 
-#: A block of the template that a table takes the place of: a record and a part of a title, then columns and rows.
+#: A block of a template that a table takes the place of: a record and a part of a title, then columns and rows.
 BLOCK = re.compile(r"^```record\n(?P<name>[\w-]+)(?:: (?P<title>.+))?\n(?P<options>(?:\w+: .+\n)*)```$", re.MULTILINE)
-#: A number of the template that comes from a record.
+#: A number of a template that comes from a record.
 VALUE = re.compile(r"\{\{(.+?)\}\}")
 #: Behind a number on any page: the record, a part of a table's title, a row and a column that it comes from.
 MARK = re.compile(r"(?P<number>\S+?)<!-- record: (?P<address>.+?) -->")
@@ -94,9 +90,11 @@ def mismatches(text: str) -> list[str]:
     return found
 
 
-def render(template: str) -> str:
-    """Return the page of a template."""
-    return VALUE.sub(lambda match: value(match[1]), BLOCK.sub(_shown, template))
+def render(template: Path) -> str:
+    """Return the page of a template, which says at its end where it is to be edited."""
+    text = BLOCK.sub(_shown, template.read_text(encoding="utf-8"))
+    origin = template.relative_to(ROOT).as_posix()
+    return f"{VALUE.sub(lambda match: value(match[1]), text)}\n<!-- Rendered from {origin}: make bench-report -->\n"
 
 
 def _shown(block: re.Match[str]) -> str:
@@ -116,4 +114,5 @@ def _shown(block: re.Match[str]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(PAGE, render(TEMPLATE.read_text(encoding="utf-8")))
+    for each in TEMPLATES.glob("*.md"):
+        write_text(DOCS / each.name, render(each))

@@ -20,7 +20,7 @@ from torch_kbandits import Bandit, __version__
 from torch_kbandits.algorithms.registry import signature
 
 sys.path.insert(0, str(Path(__file__).parent))
-from glossary import with_takers
+from glossary import with_index, with_takers
 
 project = "torch_kbandits"
 author = "The torch_kbandits developers"
@@ -146,15 +146,14 @@ def mathml(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def show_takers(app: Sphinx, name: str, source: list[str]) -> None:
-    """Show in the glossary who takes an argument."""
-    if name == "notation":
-        source[0] = with_takers(source[0])
+def add_to_page(app: Sphinx, name: str, source: list[str]) -> None:
+    """Show in the glossary who takes an argument, and put into the index what users search for."""
+    source[0] = with_index(with_takers(source[0]) if name == "notation" else source[0])
 
 
 def setup(app: Sphinx) -> None:
     """Register what is ours."""
-    app.connect("source-read", show_takers)
+    app.connect("source-read", add_to_page)
     app.connect("autodoc-process-docstring", readable_docstring)
     app.connect("autodoc-process-signature", full_signature)
     app.connect("autodoc-skip-member", is_alias)

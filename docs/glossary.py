@@ -1,10 +1,19 @@
-"""The glossary of docs/notation.md with who takes each argument, as the site shows it: from the signatures."""
+"""What the site adds to pages: who takes an argument of the glossary, and index entries of what users search for."""
 
 import inspect
 import re
 
 from torch_kbandits import algorithms, dictionaries
 from torch_kbandits.algorithms import registry
+
+#: What users search for: each is in a title, a heading or the first paragraph of a page.
+SEARCHED = (
+    *("non-stationary", "drift", "concept drift", "sliding window", "delayed feedback", "asynchronous", "parallel"),
+    *("batch", "pending", "contextual bandit", "warm start", "cold start", "transfer", "heteroscedastic noise"),
+    *("large candidate pool", "discrete candidates", "many observations", "sparse GP", "inducing points"),
+    *("Thompson sampling", "UCB", "safe optimisation", "constraints", "multi-objective", "hyperparameter tuning"),
+    *("off-policy evaluation", "propensity", "counterfactual", "cost-aware", "reproducible", "save and resume"),
+)
 
 #: A row of the glossary: an argument, what it is, its unit.
 ROW = re.compile(r"^\| `(\w+)` \| [^|\n]+ \| [^|\n]+ \|$", re.MULTILINE)
@@ -37,3 +46,16 @@ def with_takers(page: str) -> str:
 
     page = HEAD.sub("| argument | what it is | unit | taken by |\n|---|---|---|---|", page)
     return ROW.sub(lambda row: f"{row[0]} {who(row[1])} |", page)
+
+
+def at_the_top(page: str) -> list[str]:
+    """Return which of the words users search for are in a heading or in the first paragraph of a page."""
+    heads = [*re.findall(r"^#+ (.+)$", page, re.MULTILINE), *re.findall(r"\A# .+\n\n(.+)", page)]
+    return [words for words in SEARCHED if words.lower() in "\n".join(heads).lower()]
+
+
+def with_index(page: str) -> str:
+    """Return the page with an entry of the index for each of these words."""
+    if not (found := at_the_top(page)):
+        return page
+    return re.sub(r"\A# .+\n", lambda title: f"{title[0]}\n```{{index}} {', '.join(found)}\n```\n", page)

@@ -1,6 +1,7 @@
 """Pages as a whole: their lengths, in whose words they are, and that what users search for stands at the top of one."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from laws.test_structure import PRIVATE
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Bytes of a page, and of all; a page of the reference made of signatures is short in itself.
-LONGEST, MOST = 20_000, 545_000
+LONGEST, MOST = 20_000, 550_000
 #: Pages that are still to be rewritten, which no law of length or words holds for; it may lose entries.
 AWAITED = {
     *("batches", "contexts", "contributing", "extending", "fitted", "models", "outcomes", "parameters"),
@@ -18,14 +19,7 @@ AWAITED = {
 #: Words and phrases that are nobody's: of the code that begin small, and of the pages.
 WORDS = (*(word for word in PRIVATE if word[0].islower()), "dear", "dearer", "dearest", "hallucinated", "it is said")
 
-#: What users search for: each is in a title, a heading or the first paragraph of a page.
-SEARCHED = (
-    *("non-stationary", "drift", "concept drift", "sliding window", "delayed feedback", "asynchronous", "parallel"),
-    *("batch", "pending", "contextual bandit", "warm start", "cold start", "transfer", "heteroscedastic noise"),
-    *("large candidate pool", "discrete candidates", "many observations", "sparse GP", "inducing points"),
-    *("Thompson sampling", "UCB", "safe optimisation", "constraints", "multi-objective", "hyperparameter tuning"),
-    *("off-policy evaluation", "propensity", "counterfactual", "cost-aware", "reproducible", "save and resume"),
-)
+GLOSSARY = runpy.run_path(str(ROOT / "docs" / "glossary.py"))
 
 
 def name_of(page):
@@ -48,15 +42,9 @@ def test_a_page_is_in_the_words_of_the_field(page):
     assert private.findall(text_of(page)) == []
 
 
-def at_the_top(page):
-    """The headings of a page and its first paragraph."""
-    text = text_of(page)
-    return "\n".join([*re.findall(r"^#+ (.+)$", text, re.MULTILINE), *re.findall(r"\A# .+\n\n(.+)", text)]).lower()
-
-
-@pytest.mark.parametrize("words", SEARCHED)
-def test_what_users_search_for_is_at_the_top_of_a_page(words):
-    assert any(words.lower() in at_the_top(page) for page in PAGES)
+def test_what_users_search_for_is_at_the_top_of_a_page():
+    found = {words for page in PAGES for words in GLOSSARY["at_the_top"](text_of(page))}
+    assert found == set(GLOSSARY["SEARCHED"])
 
 
 def test_every_picture_is_on_a_page():

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import report, tabulate
 from benchmarks.runner import Record, Table
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = sorted(path.stem for path in report.RECORDS.glob("*.json"))
 KEYS = {"name", "command", "commit", "date", "machine", "sizes", "note", "tables"}
+MEASURED = [("ours", "a", 1.0), ("ours", "a", 3.0), ("ours", "b", 5.0), ("random", "a", 6.0), ("random", "a", 8.0)]
 MACHINE = {"cpu": "a processor", "cores": 2, "torch_threads": 1, "python": "3.12", "packages": {}, "commit": "abc"}
 
 
@@ -31,9 +32,10 @@ def test_a_record_says_where_its_tables_come_from_and_rows_and_columns_have_name
         assert len({tuple(row) for row in table["rows"]}) == len(table["rows"])
 
 
-def test_the_page_of_results_is_rendered_from_the_records():
-    rendered = report.render(report.TEMPLATE.read_text(encoding="utf-8"))
-    assert report.PAGE.read_text(encoding="utf-8") == rendered, "render it again: make bench-report"
+@pytest.mark.parametrize("template", sorted(report.TEMPLATES.glob("*.md")), ids=lambda template: template.name)
+def test_pages_of_evidence_are_rendered_from_the_records(template):
+    page = (ROOT / "docs" / template.name).read_text(encoding="utf-8")
+    assert page == report.render(template), "render it again: make bench-report"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -57,3 +59,14 @@ def test_what_a_benchmark_publishes_is_a_record(tmp_path):
     assert record.keys() == KEYS
     assert record["tables"][0]["rows"] == [["random", "1.0"], ["GP-UCB", "0.5 ± 0.1"]]
     assert (record["command"], record["commit"], record["sizes"]) == ("python -m benchmarks quick", "abc", "seeds 3")
+
+
+def test_json_lines_become_a_record_of_means_and_standard_errors(tmp_path):
+    lines = [{"player": who, "on": on, "loss": loss} for who, on, loss in MEASURED]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    words = "--name made --title Loss --command script --row player --column on --value loss --sizes seeds=2"
+    tabulate.main([str(tmp_path / "rows.jsonl"), *words.split(), "--output", str(tmp_path)])
+    record = json.loads((tmp_path / "made.json").read_text(encoding="utf-8"))
+    assert record["sizes"] == "lines 5, seeds 2"
+    assert record["tables"][0]["columns"] == ["player", "a", "b"]
+    assert record["tables"][0]["rows"] == [["ours", "2.000 ± 1.000", "5.000"], ["random", "7.000 ± 1.000", "–"]]

@@ -42,7 +42,7 @@ class RandomizedWidth(TheoremWidth):
 
     The Bayesian regret is bounded for a function drawn from the prior; no band holds with a stated probability.
 
-    Source: Takeno, Inatsu & Karasuyama, ICML 2023; the constants by the proof on the page on widths.
+    Source: Takeno, Inatsu & Karasuyama, ICML 2023; the constants by the proof on the page of proofs.
 
     Draws are addressed by (seed, number of observations), so that asking twice changes nothing. Where observations stop
     counting, as in a sliding window, the number and with it the draw would stay the same.

@@ -59,7 +59,7 @@ def cumulative_regret_bound(
 
     Source: Calandriello et al., COLT 2019, Theorem 2; Zenati et al., AISTATS 2022, Theorems 3.1 and 4.1; Chowdhury and
     Gopalan, ICML 2017, Theorems 3 and 4; Mauduit et al., 2025, Theorem 3.1; Zhou and Shroff, CISS 2021, Theorems 1 and
-    2; Srinivas et al., ICML 2010, Theorems 1 and 3. Differs: any κ and λ, and more: see the page on widths.
+    2; Srinivas et al., ICML 2010, Theorems 1 and 3. Differs: any κ and λ, and more: see the page of proofs.
     """
     theorem = width.width if isinstance(width, ScaledWidth) else width
     level, kernel_bound = float(evidence.regularization), float(evidence.kernel_bound())

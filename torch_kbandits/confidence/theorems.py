@@ -125,7 +125,7 @@ class MemoryWidth(SubGaussian, TheoremWidth):
     rewards are those of another function is not covered.
 
     Source: Zhou & Shroff, CISS 2021, Lemma 2 (n = T) and Lemma 1 (n = 1); Deng et al., AISTATS 2022, for weights; the
-    proof is on the page on widths. Differs: Zhou & Shroff have IGP-UCB's width in the algorithms, n = 1 for all blocks,
+    proof is on the page of proofs. Differs: Zhou & Shroff have IGP-UCB's width in the algorithms, n = 1 for all blocks,
     and σ₀ = 0 at the start of one, a slip; Deng et al. a doubly weighted deviation and a gain, both at most ours.
     """
 
@@ -174,7 +174,7 @@ class FixedDesignWidth(SubGaussian, TheoremWidth):
 
     It bounds the error at n pairs of a point and a set of observations at once, with no information gain in it.
 
-    Source: the argument of Auer (JMLR 2002) for ridge regression, see the page on SupKernelUCB. LinUCB (Li et al., WWW
+    Source: the argument of Auer (JMLR 2002) for ridge regression, see the page of proofs. LinUCB (Li et al., WWW
     2010) has it with n = 1, λ = B = 1 and R = 1/2, for rewards in [0, 1]: α = 1 + √(ln(2/δ)/2).
     """
 
@@ -212,7 +212,7 @@ class GuessAndDouble(TheoremWidth):
     With probability 1 − δ no guess of at least B is ever doubled, and G <= max(guess, 2B) in all rounds. A guess below
     B that the data do not contradict voids the theorem and nothing tells. G has no state: it may fall again.
 
-    Source: ours, by the proof on the page on widths. R is the ``noise_scale`` of the width, or √λ where it has none.
+    Source: ours, by the proof on the page of proofs. R is the ``noise_scale`` of the width, or √λ where it has none.
     """
 
     assumes = (_of_a_guess,)
@@ -332,7 +332,7 @@ class NystromWidth(SubGaussian, TheoremWidth):
     are read off the posterior, so nothing is assumed of the dictionary. It is for any λ > 0 in double precision, and
     DTC variances: under a cap ``CappedDictionary(..., learns_residual=False)``.
 
-    Source: ours, with the proof on the page on widths, by the steps of Calandriello et al., COLT 2019, Theorem 2, and
+    Source: ours, with the proof on the page of proofs, by the steps of Calandriello et al., COLT 2019, Theorem 2, and
     Zenati et al., AISTATS 2022, Lemma 4.1.
     """
 

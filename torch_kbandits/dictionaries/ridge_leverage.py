@@ -28,7 +28,7 @@ class RidgeLeverageSampling(DictionaryRule):
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
-    well, see the page on BKB. The fallback above, and resampling other than "fresh", which the theorem does not cover.
+    well, see the page of proofs. The fallback above, and resampling other than "fresh", which it does not cover.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
