@@ -15,9 +15,10 @@ GROUND = ("checks", "errors", "extras", "files", "version")
 PLACES = {
     "serving": 1,
     "plotting": 1,
+    "evaluation": -1,
+    "integrations": 0,
     "observations": 0,
     "spaces": 1,
-    "integrations": 3,
     "likelihoods": 3,
     "memory": 3,
     "kernels": 3,
@@ -77,6 +78,9 @@ def picture() -> str:
     def centre(room: str) -> tuple[int, int]:
         across = PLACES.get(room, MIDDLE) - left
         return ACROSS * across + ACROSS // 2, DOWN * (top - level(room)) + DOWN // 2
+
+    if len({centre(room) for room in imports()}) < len(imports()):
+        raise ValueError("Two rooms stand in one place: say in PLACES where one of them is.")
 
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

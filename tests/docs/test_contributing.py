@@ -7,10 +7,10 @@ import runpy
 import shutil
 import subprocess
 import sys
-import textwrap
 from functools import cache, partial
 from inspect import getfile, isabstract
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ from torch_kbandits import algorithms, confidence, dictionaries, environments, m
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(torch_kbandits.__file__).parent
 PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDITIONS = sorted((ROOT / "docs" / "additions").glob("*.diff"))
 REGISTRIES = ("__init__.py", "registry.py")
 
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
@@ -39,66 +39,73 @@ def section(title):
     return re.split(r"^#+ ", PAGE.partition(f" {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def example(title):
-    (diff, code) = FENCE.findall(section(title))
-    assert (diff[0], code[0]) == ("diff", "python")
-    return diff[1], code[1]
+class Patch(NamedTuple):
+    """What a diff does to a file."""
+
+    file: str
+    is_new: bool
+    lost: list[str]
+    added: list[str]
 
 
 def patches(diff):
-    """The files of a unified diff: the name, whether it is new, and the lines that go and come."""
+    """The files of a unified diff."""
     for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
         old, new, *lines = part.splitlines()
-        changed = ([line[1:] for line in lines if line.startswith(sign)] for sign in "-+")
-        yield new.removeprefix("+++ b/"), old == "/dev/null", *changed
+        lost, added = ([line[1:] for line in lines if line.startswith(sign)] for sign in "-+")
+        yield Patch(new.removeprefix("+++ b/"), old == "/dev/null", lost, added)
 
 
-def copied(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "torch_kbandits", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("images"))
-    return tmp_path
+def name_of(path):
+    return path.stem
 
 
-def run(code, root):
-    """Run code in a fresh process in which the package is that of a folder."""
-    here = f"import torch_kbandits\nassert torch_kbandits.__file__.startswith({str(root)!r}), torch_kbandits.__file__\n"
-    words = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", here + textwrap.dedent(code)]
-    done = subprocess.run(command, cwd=root, env={**os.environ, **words}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("addition", ADDITIONS, ids=name_of)
+def test_a_new_piece_touches_its_own_file_its_registry_its_pages_and_its_test_only(addition):
+    files = list(patches(addition.read_text(encoding="utf-8")))
+    own, test = sorted((each for each in files if each.is_new), key=lambda each: each.file.startswith("tests/"))
+    assert own.file.startswith("torch_kbandits/")
+    assert test.file.startswith("tests/laws/test_")
+    (name,) = re.findall(r"^(?:class|def) ([A-Za-z]\w*)", "\n".join(own.added), re.MULTILINE)
+    room, called = Path(own.file).parent, {name, Path(own.file).stem, Path(own.file).stem.replace("_", "-")}
+    lines = 1 if room.name in ("algorithms", "environments") else 2
+    assert not any(each.lost for each in files)
+    for each in files:
+        is_registry = each.file in {f"{room}/{file}" for file in REGISTRIES}
+        is_page = each.file.startswith("docs/") and len(each.added) <= 2
+        assert each.is_new or (is_registry and len(each.added) == lines) or is_page
+        assert each.is_new or all(any(map(line.__contains__, called)) for line in each.added if line)
 
 
-THINGS = ["A memory", "A width", "A dictionary rule", "An algorithm", "An environment"]
-
-
-@pytest.mark.parametrize("thing", THINGS)
-def test_a_new_piece_touches_its_own_file_its_registry_and_its_page_only(thing):
-    files = list(patches(example(thing)[0]))
-    ((own, _, _, lines),) = [file for file in files if file[1]]
-    (name,) = re.findall(r"^(?:class|def) ([A-Za-z]\w*)", "\n".join(lines), re.MULTILINE)
-    for touched, is_new, lost, added in files:
-        assert not lost, f"{touched} loses lines"
-        called = {name, Path(own).stem, Path(own).stem.replace("_", "-")}
-        assert is_new or all(any(map(line.__contains__, called)) for line in added if touched.endswith(".py"))
-        is_registry = touched in {f"{Path(own).parent}/{file}" for file in REGISTRIES}
-        lines = 1 if touched.startswith(("torch_kbandits/algorithms/", "torch_kbandits/environments/")) else 2
-        assert touched == own or (is_registry and len(added) == lines) or (touched.endswith(".md") and len(added) == 1)
+def test_the_page_leads_to_every_addition_and_shows_one():
+    assert set(re.findall(r"\]\(additions/(\S+)\)", PAGE)) == {path.name for path in ADDITIONS}
+    assert re.search(r"^```\{literalinclude\} additions/\S+\n:language: diff\n```$", PAGE, re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_all_diffs_go_together_are_in_style_and_play(tmp_path):
-    root = copied(tmp_path)
-    for thing in THINGS:
-        diff, _ = example(thing)
-        done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"docs/contributing.md, {thing}: {done.stderr}"
-    shutil.copy(ROOT / "pyproject.toml", root)
+def test_all_additions_go_together_are_in_style_and_pass_their_tests(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "torch_kbandits", ignore=shutil.ignore_patterns("__pycache__", "data"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("images"))
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__", "test_*"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    tests = []
+    for addition in ADDITIONS:
+        run(["git", "apply", "--unidiff-zero", str(addition)], tmp_path)
+        files = patches(addition.read_text(encoding="utf-8"))
+        tests += [each.file for each in files if each.is_new and each.file.startswith("tests/")]
     for command in (["check"], ["format", "--check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, root], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout
-    run("\n".join(example(thing)[1] for thing in THINGS), root)
+        run([sys.executable, "-m", "ruff", *command, "torch_kbandits", *tests], tmp_path)
+    where = "import torch_kbandits; print(torch_kbandits.__file__)"
+    assert run([sys.executable, "-c", where], tmp_path).startswith(str(tmp_path))
+    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], tmp_path)
+
+
+def run(command, folder):
+    """Run a command where the package is that of a folder, and return what it prints."""
+    words = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @cache
