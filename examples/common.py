@@ -28,6 +28,8 @@ from torch_kbandits.plotting.style import write_figure
 #: Colours that those who see fewer can tell apart, by Okabe and Ito.
 BLUE, SKY, GREEN, ORANGE, YELLOW, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7"
 BLACK, GREY, DASHED = "#000000", "#666666", (0, (4, 2))
+#: Of lines, so that they differ in print, too.
+STYLES = ("solid", DASHED, (0, (6, 1.5, 1, 1.5)), (0, (1, 1.5)), (0, (8, 2)), (0, (2, 1)))
 
 #: What a script finds, as JSON has it.
 Record = dict[str, Any]

@@ -279,9 +279,9 @@ def draw(record: Record) -> Figure:
     figure, runs = Figure(figsize=(12.5, 10.0), layout="constrained"), record["runs"]
     (regret, curves), (learned, best) = figure.subplots(2, 2)
     handles, highest, numbers = [], 0.0, range(record["settings"]["offers"])
-    for name, colour in zip(POLICIES, (BLUE, GREEN, ORANGE, PURPLE), strict=True):
+    for name, colour, style in zip(POLICIES, (BLUE, GREEN, ORANGE, PURPLE), common.STYLES, strict=False):
         lost = np.array([run["policies"][name]["regret"] for run in runs])
-        handles += curves_of(regret, numbers, lost, colour, label=name)
+        handles += curves_of(regret, numbers, lost, colour, linestyle=style, label=name)
         highest = highest if name == "random prices" else max(highest, lost.max())  # which would leave no room
     fixed = np.mean([run["one_price"]["regret"] for run in runs], axis=0)
     handles += regret.plot(fixed, color=GREY, linewidth=1.6, linestyle=DASHED, label="best single price, if known")

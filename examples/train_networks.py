@@ -258,14 +258,20 @@ def draw(record: Record) -> Figure:
     figure = Figure(figsize=(12.0, 4.6), layout="constrained")
     regret, running = figure.subplots(1, 2)
     highest = 0.0
-    for (name, played), colour in zip(record["policies"].items(), (BLUE, GREEN, ORANGE, PURPLE), strict=False):
+    looks = zip((BLUE, GREEN, ORANGE, PURPLE), common.STYLES, strict=False)
+    for (name, played), (colour, style) in zip(record["policies"].items(), looks, strict=False):
         numbers, lost = np.arange(1, len(played["regret"]) + 1), np.cumsum(played["regret"])
-        regret.plot(numbers, lost, color=colour, linewidth=2.0, label=name)
+        regret.plot(numbers, lost, color=colour, linestyle=style, linewidth=2.0, label=name)
         running.plot(numbers, played["running"], color=colour, linewidth=0.8, label=name)
         highest = highest if name == RANDOM else max(highest, lost[-1])
     fixed = np.cumsum(record["best_for_all"]["regret"])
     regret.plot(np.arange(1, len(fixed) + 1), fixed, color=GREY, linestyle="--", label="best setting for all, if known")
-    regret.set(title="Cumulative regret", xlabel="jobs", ylabel="digits", ylim=(0, 1.3 * max(highest, fixed[-1])))
+    regret.set(
+        title="Cumulative regret",
+        xlabel="jobs",
+        ylabel="regret (digits of accuracy)",
+        ylim=(0, 1.6 * max(highest, fixed[-1])),
+    )
     running.set(title="Trainings that run when a job comes in", xlabel="jobs", ylim=(0, None))
     regret.legend(frameon=False, fontsize=9)
     common.tidy([regret, running], "ab")
