@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 SITE := $(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees docs site
 
-.PHONY: demo test test-all tutorials check bench bench-report docs dist clean
+.PHONY: demo test test-all test-lowest tutorials check bench bench-report docs dist clean
 
 demo: $(DEMO_INSTALLED)
 	$(BIN)/python examples/choose_among_many.py
@@ -21,6 +21,12 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# With the oldest packages that pyproject.toml allows, some GB of them: what needs newer ones skips or is left out.
+test-lowest: $(INSTALLED)
+	$(BIN)/uv venv --clear --quiet --python $(BIN)/python .venv-lowest
+	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest -m "not slow" -n 2 --dist worksteal -q $(addprefix tests/,laws loops integrations experiments evaluation plotting serving)
 
 # Their code, as pages and notebooks have it: a minute or two.
 tutorials: $(INSTALLED)

@@ -40,9 +40,8 @@ class Objectives(NamedTuple):
     def of(cls, study: Study, trials: Iterable[FrozenTrial] = ()) -> "Objectives":
         """Return what a study seeks, as far as its finished trials say."""
         signs = (1.0 if direction == StudyDirection.MAXIMIZE else -1.0 for direction in study.directions)
-        return cls(
-            tuple(signs), tuple(sorted({n for each in trials if each.state.is_finished() for n in each.constraints}))
-        )
+        names = {name for each in trials if each.state.is_finished() for name in _constraints(each)}
+        return cls(tuple(signs), tuple(sorted(names)))
 
     @property
     def others(self) -> list[str]:
@@ -165,7 +164,8 @@ class StudyBandit:
         """Return the reward of a finished trial, NaN of a failure, and its outcomes; None if nothing is learned."""
         is_pruned = trial.state == TrialState.PRUNED
         limits = zip(self.objectives.constraints, self.objectives.limits, strict=True)
-        outcomes = {limit: float(trial.constraints[name]) for name, limit in limits if name in trial.constraints}
+        known = _constraints(trial)
+        outcomes = {limit: float(known[name]) for name, limit in limits if name in known}
         values = [sign * value for sign, value in zip(self.objectives.signs, trial.values or (), strict=False)]
         failed = trial.state == TrialState.FAIL or math.inf in outcomes.values()
         if not (failed or values) or (is_pruned and self.pruned == "ignore"):
@@ -182,3 +182,11 @@ class StudyBandit:
                 self._completed[trial.number] = reward
                 outcomes |= dict(zip(self.objectives.others, others, strict=True))
         return reward, {name: value for name, value in outcomes.items() if math.isfinite(value)}
+
+
+def _constraints(trial: FrozenTrial) -> Mapping[str, float]:
+    """Return the constraints of a trial by name; Optuna below 5 numbers them, and shows them to samplers alone."""
+    known = getattr(trial, "constraints", None)
+    if known is None:
+        known = {str(number): value for number, value in enumerate(trial.system_attrs.get("constraints") or ())}
+    return known

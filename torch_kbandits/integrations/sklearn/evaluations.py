@@ -8,7 +8,9 @@ from typing import Any, cast
 import joblib
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import check_cv
 from torch import Tensor
 
 from torch_kbandits.errors import InputError, StateMismatchError
@@ -28,7 +30,7 @@ class Evaluations:
     """
 
     def __init__(self, search: Any, evaluate: Callable[..., Any], context: Any, key: str) -> None:
-        self.search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
+        self.search, self._evaluate = search, evaluate
         #: Encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
         self.batches: list[tuple[Tensor, list[Row]]] = []
         #: The rows of all fits that were made in this process, and ``cv_results_``, empty until ``finish``.
@@ -37,8 +39,9 @@ class Evaluations:
         self._splits: list[Any] = []
         self._digest = ""
         self._failure = ValueError("No configuration was evaluated.")
-        self._context = context.subcontext(task_name="search", max_subtasks=None)
-        self._context.call_on_fit_task_begin(estimator=search)
+        self._context = None if context is None else context.subcontext(task_name="search", max_subtasks=None)
+        if self._context is not None:  # scikit-learn below 1.9 has no callbacks
+            self._context.call_on_fit_task_begin(estimator=search)
         memory = joblib.Memory(search.checkpoint, verbose=0)
         self._key, self._kept = key, memory.cache(_measured, ignore=["evaluations"])
 
@@ -48,7 +51,9 @@ class Evaluations:
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
         """Yield the rows to train and to test on, the same in every call and as they were for what was kept."""
         if not self._splits:
-            splitter = self.search._checked_cv_orig
+            splitter = getattr(self.search, "_checked_cv_orig", None)
+            if splitter is None:  # scikit-learn below 1.7 keeps it to itself
+                splitter = check_cv(self.search.cv, y, classifier=is_classifier(self.search.estimator))
             self._splits = list(splitter.split(X, y, **settings))
             self._check_splits(digest([np.asarray(part) for split in self._splits for part in split]))
         return iter(self._splits)
@@ -83,7 +88,8 @@ class Evaluations:
     def finish(self, format_results: Callable[..., dict[str, Any]]) -> None:
         """Fill the table with what scikit-learn makes of the rows; raise its error if every fit failed."""
         candidates = [each for points, _ in self.batches for each in self.search.space_.decode(points)]
-        listed = [rows or [None] * (len(points) * self._num_splits) for points, rows in self.batches]
+        num_splits = next((len(rows) // len(points) for points, rows in self.batches if rows), 1)
+        listed = [rows or [None] * (len(points) * num_splits) for points, rows in self.batches]
         rows: list[Any] = [row for each in listed for row in each]
         succeeded = [number for number, row in enumerate(rows) if row is not None and row["fit_error"] is None]
         if not succeeded:
@@ -91,25 +97,29 @@ class Evaluations:
         quickest = min(succeeded, key=lambda number: rows[number]["fit_time"])
         # What ``fit`` goes on with is what is evaluated in this process, so that something must be.
         if not self.measured:
-            self.fitted([candidates[quickest // self._num_splits]])
+            self.fitted([candidates[quickest // num_splits]])
         nothing = rows[quickest] | {"fit_time": np.nan, "score_time": np.nan}
         for part in nothing.keys() & {"test_scores", "train_scores"}:
             scores, error = nothing[part], self.search.error_score
             nothing[part] = dict.fromkeys(scores, error) if isinstance(scores, dict) else error
-        self.table.update(format_results(candidates, self._num_splits, [row or nothing for row in rows]))
-        self._context.call_on_fit_task_end(estimator=self.search)
+        self.table.update(format_results(candidates, num_splits, [row or nothing for row in rows]))
+        if self._context is not None:
+            self._context.call_on_fit_task_end(estimator=self.search)
 
     def fitted(self, candidates: list[Any]) -> tuple[list[Row], str]:
         """Return the rows of configurations that are evaluated now, and the digest of the splits; what joblib keeps."""
-        size = len(candidates) * self._num_splits
-        context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
-        self._evaluate(candidates, cv=self, callback_ctx=context)
-        return self.measured[-size:], self._digest
+        before, words = len(self.measured), dict[str, Any]()
+        if self._context is not None:
+            size = len(candidates) * self.search.n_splits_
+            context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
+            words["callback_ctx"] = context
+        self._evaluate(candidates, cv=self, **words)
+        return self.measured[before:], self._digest
 
     def _check_splits(self, found: str) -> None:
         if self._digest not in ("", found):
             raise StateMismatchError(
-                f"{self.search._checked_cv_orig!r} draws other splits than it did when the checkpoint was written, so "
+                f"cv={self.search.cv!r} draws other splits than it did when the checkpoint was written, so "
                 "scores cannot be compared. Give cv a random_state, or another checkpoint=."
             )
         self._digest = found
