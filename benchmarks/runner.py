@@ -46,6 +46,7 @@ BENCHMARKS = {
     "serving": "serving",
     "context_fits": "context_fits",
     "costs": "costs",
+    "fidelities": "fidelities",
     "stopping": "stopping",
 }
 
