@@ -301,9 +301,8 @@ class BanditReports:
         if levels is not None:
             return levels.spent(self._state.ledger.history_since(0))
         if not isinstance(objective, CostObjective):
-            raise InputError(
-                "spent needs a fidelity, or objective=BudgetPacing(...) or CostCooling(...): else sum history.outcomes."
-            )
+            hint = "objective=BudgetPacing(...) or CostCooling(...), or a fidelity: else sum history.outcomes"
+            raise InputError(f"spent needs {hint}.")
         return float(costs_of(self._config, self._state, objective)[0].double().nansum())
 
     @property
