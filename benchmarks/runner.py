@@ -48,6 +48,7 @@ BENCHMARKS = {
     "costs": "costs",
     "fidelities": "fidelities",
     "stopping": "stopping",
+    "stopping_coverage": "stopping",
 }
 
 #: One measurement, as JSON has it.
