@@ -48,7 +48,9 @@ BENCHMARKS = {
     "serving": "serving",
     "context_fits": "context_fits",
     "costs": "costs",
+    "fidelities": "fidelities",
     "stopping": "stopping",
+    "stopping_coverage": "stopping",
 }
 
 #: One measurement, as JSON has it.

@@ -1,15 +1,19 @@
-"""How early ``StopWhen`` ends a run, and how much better the best arm then is than the one it would use."""
+"""How early ``StopWhen`` ends a run, how good the arm is that it would use, and how often bounds on that hold."""
 
+import math
 import statistics
 from functools import partial
 from itertools import product
+from typing import cast
 
 import torch
+from gpytorch.kernels import Kernel
 from tqdm import tqdm
 
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, spread
 from torch_kbandits import LearnedPrior, Prior, StopWhen, environments
 from torch_kbandits.algorithms import GPUCB
+from torch_kbandits.confidence import BayesianGPUCBWidth
 from torch_kbandits.priors import fit_prior
 
 PROBLEMS = {
@@ -45,6 +49,26 @@ def stopping(rounds: int = 60, seeds: int = 10, every: int = 5, parts: Parts | N
     columns = ["problem", "prior", "rule", "stopped", "after rounds", "regret then", "at the end", "within"]
     title = f"Runs of {rounds} rounds; regret in % of the range of the function, means"
     return [Table(title, columns, rows)], found
+
+
+@benchmark(runs=4)
+def stopping_coverage(runs: int = 400, first: int = 0, rounds: int = 8, num_arms: int = 40) -> Found:
+    """Count how often the regret of ``recommend`` is above each bound, of functions drawn from the prior."""
+    stated = {"theorem, δ = 0.1": 0.1, "draws, 95 %": 0.05, "draws, 80 %": 0.2, "β = 2": math.nan}
+    found = list[Measurement]()
+    for seed in tqdm(range(first, first + runs), "coverage"):
+        problem = environments.gp_sample(num_arms, 2, lengthscale=0.3, noise_fraction=0.04, seed=seed)
+        prior, width = Prior(cast(Kernel, problem.kernel), problem.regularization), BayesianGPUCBWidth(num_arms, 0.1)
+        bandit = GPUCB(candidates=problem.arms, prior=prior, beta=width, seed=seed)
+        for number in range(rounds):
+            x = bandit.ask()
+            bandit.tell(x, problem.pull(x, round=number))
+        bounds = bandit.regret_bound(), *(bandit.regret_bound(confidence=share) for share in (0.95, 0.8))
+        named = dict(zip(stated, (*bounds, bandit.regret_bound(beta=2.0)), strict=True))
+        found.append({"seed": seed, "regret": float(problem.regret(bandit.recommend())), "bounds": named})
+    above = {name: sum(run["regret"] > run["bounds"][name] for run in found) for name in stated}
+    rows = [[name, str(above[name]), "–" if math.isnan(x) else f"{x * runs:g}"] for name, x in stated.items()]
+    return [Table(f"Runs of {runs} whose regret is above the bound", ["bound", "above", "stated"], rows)], found
 
 
 def _row(problem: str, prior: str, rule: str, found: list[Measurement]) -> list[str]:

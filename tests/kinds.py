@@ -19,6 +19,7 @@ from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Tempora
 
 ARMS = data(60, 2)[0]
 MANY = data(600, 2)[0]
+LEVELED = torch.stack([ARMS[:, 0], torch.tensor([0.25, 1.0], dtype=DOUBLE).repeat_interleave(30)], -1)
 STORED = in_a_file(MANY)
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
 SMALL_BOX = kb.Box(BOUNDS, num_restarts=2, raw_samples=16)
@@ -208,6 +209,13 @@ KINDS = {
             acquisition=ExpectedImprovementRule(), outcomes=[HEAT], objective=kb.CostCooling(budget=9.0, cost="heat")
         ),
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1)).abs()}},
+    ),
+    "fidelity": Kind(
+        lambda: composed(
+            candidates=kb.Arms(LEVELED),
+            dictionary=kb.RidgeLeverageSampling(2.0),
+            fidelity=kb.Fidelity(column=1, levels=(0.25, 1.0)),
+        )
     ),
     "configurations": on_a_box(lambda: make("ek-ucb", candidates=kb.Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
     "noise told": Kind(lambda: composed(dictionary=kb.RidgeLeverageSampling(2.0)), told=noisy),

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from torch_kbandits.outcomes import AtMost as AtMost
     from torch_kbandits.outcomes import BudgetPacing as BudgetPacing
     from torch_kbandits.outcomes import CostCooling as CostCooling
+    from torch_kbandits.outcomes import Fidelity as Fidelity
     from torch_kbandits.outcomes import Outcome as Outcome
     from torch_kbandits.outcomes import Scalarization as Scalarization
     from torch_kbandits.priors import LearnedPrior as LearnedPrior

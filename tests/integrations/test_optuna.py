@@ -101,6 +101,34 @@ def test_the_noise_of_a_trial_is_that_of_its_reward(words):
         study.ask(UNIT)
 
 
+def test_what_trials_cost_is_learned_and_weighed_unless_it_is_the_same():
+    """Improvement per cost where it differs: expensive values are left, all else being equal."""
+
+    def priced(trial):
+        x = line(trial)
+        trial.set_user_attr("cost", 10.0 if x > 0.5 else 0.1)
+        return -abs(x - 0.5)
+
+    studies = [study_with(quick(**words)) for words in ({}, {"cost": lambda trial: 2.0}, {"cost": cost_of})]
+    for study in studies:
+        play(study, priced, 8)
+    plain, same, weighed = parameters(studies[0]), parameters(studies[1]), parameters(studies[2])
+    assert [each["x"] for each in plain] == pytest.approx([each["x"] for each in same], abs=1e-3)
+    spent = [sum(map(cost_of, study.trials[4:])) for study in studies]
+    assert spent[2] < spent[0]
+    assert len(weighed) == 8
+    told(studies[2])
+    assert bandit_of(studies[2]).spent == pytest.approx(sum(map(cost_of, studies[2].trials)))
+    assert studies[2].sampler.recommend(studies[2]).params in weighed
+    studies[2].add_trial(create_trial(params={"x": 0.9}, distributions=UNIT, value=1.0, user_attrs={"cost": -1.0}))
+    with pytest.raises(InputError, match=r"the cost of trial 8 must be .*, got -1"):
+        studies[2].ask(UNIT)
+
+
+def cost_of(trial):
+    return trial.user_attrs.get("cost")
+
+
 def test_trials_are_told_in_the_order_in_which_they_ended():
     study, now = study_with(quick()), datetime(2026, 1, 1)
     for number, ended in enumerate([3, 1, 2]):
@@ -459,6 +487,9 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"safe_params": [0.5]}, "list of mappings"),
         ({"noise": 0.1}, "noise must be a function of a trial"),
+        ({"cost": 0.1}, "cost must be a function of a trial"),
+        ({"cost_budget": 9.0}, "give cost"),
+        ({"cost": cost_of, "algorithm": "gp-ucb"}, "CostCooling weighs no cost"),
         ({"outcomes": ["cost"]}, "the study says"),
     ],
 )

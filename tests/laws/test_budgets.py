@@ -251,3 +251,15 @@ def test_what_makes_no_sense_is_refused():
     ):
         with pytest.raises(kb.InputError, match=message):
             call()
+
+
+def test_a_cost_below_0_is_refused_and_changes_nothing():
+    bandit = told(make(BudgetPacing(per_round=1.0)), ARMS[:3])
+    spent, bad = bandit.spent, bandit.history
+    with pytest.raises(kb.InputError, match="'cost' is a cost and must be at least 0, got -1"):
+        bandit.tell(ARMS[:2], [0.0, 0.0], outcomes={"cost": [1.0, -1.0]})
+    assert (bandit.spent, bandit.num_observations) == (spent, 3)
+    with pytest.raises(kb.InputError, match="must be at least 0"):
+        make(BudgetPacing(per_round=1.0)).replay(bad._replace(outcomes=-bad.outcomes))
+    free = make(None)  # without a price it is an outcome like others
+    free.tell(ARMS[:1], 0.0, outcomes={"cost": -1.0})

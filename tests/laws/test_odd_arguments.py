@@ -215,6 +215,7 @@ WITH: dict[str, dict[str, Any]] = {
     "LinUCB": {"kernel": None},
     "MiniGPUCB": {"epsilon": None},
     "BudgetPacing": {"total": None, "rounds": None},
+    "Fidelity": {"column": 1, "levels": [0.5, 2.0], "target": 2.0},
     "default_kernel": {"context_dim": 0},
     "SharedLinUCB": {"kernel": None},
     "Prior": {"mean": None},
@@ -362,7 +363,7 @@ def test_no_argument_that_is_a_number_is_left_out():
 
 
 #: BoTorch's or GPyTorch's to check, or called later.
-UNCHECKED = {"kwargs", "others", "known", "args", "columns"}
+UNCHECKED = {"kwargs", "others", "known", "args", "columns", "column"}
 #: What of −1, 0, 1, 1.5 and ∞ an argument refuses, by its name, whoever takes it.
 RANGES = {
     "-1 0 inf": "after batch_threshold clip constant expire_after factor gain lengthscale max_variance noise_fraction "
@@ -397,6 +398,8 @@ OTHER_RANGES = {
     ("BudgetPacing", "per_round"): "-1 0",
     ("BudgetPacing", "step"): "-1 0 inf",
     ("CostCooling", "budget"): "-1 0 inf",
+    ("Fidelity", "column"): "1.5 inf",
+    ("Fidelity", "target"): "-1 0 1 1.5 inf",
     ("switch", "threshold"): "-1 inf",
     ("replay_log", "center"): "inf",
     ("cross_fitted_rewards", "folds"): "-1 0 1 1.5 inf",

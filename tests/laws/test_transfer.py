@@ -86,6 +86,23 @@ def test_the_mean_of_one_run_is_its_posterior_mean():
     assert difference(prior.mean(ARMS), expected) < 1e-7
 
 
+def test_noise_that_was_told_of_rewards_of_a_run_is_used():
+    ((X, Y),) = past(1)
+    told = torch.linspace(0.01, 2.0, 20, dtype=DOUBLE).masked_fill(torch.arange(20) % 3 == 0, math.nan)
+    bounds = torch.tensor([[0.0] * 2, [1.0] * 2], dtype=DOUBLE)
+    bandit = algorithms.GPUCB(bounds=bounds, kernel=free(), regularization=0.1, beta=1.0, seed=0)
+    bandit.tell(X, Y, noise=told)
+    prior = Prior.from_runs([bandit], free())
+    lengthscale, variance, _, left = parts(prior)
+    noise = torch.where(told.isnan(), left, told).numpy()
+    scale = math.hypot(float((Y - Y.mean()).mean()), float(Y.std()))
+    K = oracles.rbf(lengthscale, variance)(*dense(X, X)) + np.diag(noise) + scale**2
+    level = float(Y.mean() + scale**2 * np.linalg.solve(K, (Y - Y.mean()).numpy()).sum())
+    points, values, T = dense(X, Y - level, ARMS)
+    expected = level + oracles.exact(oracles.rbf(lengthscale, variance), points, values, noise, T).mean
+    assert difference(prior.mean(ARMS), expected) < 1e-7
+
+
 @pytest.mark.slow
 def test_units_of_rewards_and_columns_change_nothing_and_bandits_histories_and_pairs_are_runs():
     runs = past(3)

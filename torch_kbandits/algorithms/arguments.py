@@ -33,7 +33,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import Limit, Objective, Outcome
+from torch_kbandits.outcomes import Fidelity, Limit, Objective, Outcome
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, given_prior, prior_of
 from torch_kbandits.priors.families import ModelSpec, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
@@ -55,6 +55,7 @@ class RunWords(TypedDict, total=False):
     constraints: Sequence[Limit]
     expire_after: float | Expiry | None
     objective: Objective | None
+    fidelity: Fidelity | None
     epsilon: float
 
 
@@ -180,6 +181,7 @@ MEANINGS = _entries("""
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
     objective: what is sought in place of the reward alone: a ``Scalarization``, ``BudgetPacing`` or ``CostCooling``.
+    fidelity: which column of the candidates is a fidelity, such as epochs, at which levels and costs; see ``Fidelity``.
     epsilon: with what probability a choice is uniform, so that nothing has a propensity of 0; see ``EpsilonGreedy``.
 """)
 
@@ -220,7 +222,7 @@ _GAIN_ARMS, _GAIN_PLAYS = 1_000, 1_000
 _ALONE, _IN_CONTEXTS = 2.0, 1.0
 
 #: What ``Bandit`` takes as it is, of the words given.
-_HANDED_ON = ("seed", "dictionary", "memory", "outcomes", "constraints", "expire_after", "objective")
+_HANDED_ON = ("seed", "dictionary", "memory", "outcomes", "constraints", "expire_after", "objective", "fidelity")
 
 
 class Arguments:

@@ -34,7 +34,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import Limit, Objective, Outcome
+from torch_kbandits.outcomes import Fidelity, Limit, Objective, Outcome
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 from torch_kbandits.selection import FantasyPosterior, Surrogate
 
@@ -83,6 +83,7 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         objective: what is sought in place of the reward alone: several objectives, see ``Scalarization``, or reward for
             its cost, see ``BudgetPacing`` and ``CostCooling``; triggers, batches and choices of a memory still look at
             the reward.
+        fidelity: which column of the candidates is a fidelity, at which levels and costs; see ``Fidelity``.
 
     A ``TheoryWarning`` says once which assumptions of the width's theorem these pieces break; see ``guarantee``.
 
@@ -126,11 +127,12 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         constraints: Sequence[Limit] = (),
         expire_after: float | Expiry | None = None,
         objective: Objective | None = None,
+        fidelity: Fidelity | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
         assumed, expiry = prior_of(prior, kernel, regularization, mean), Expiry.of(expire_after)
         pieces = candidates, assumed, dictionary, width, rule, batches, memory, seed, trigger, memories, advice, family
-        self._config = BanditConfig(*pieces, theory, noise_scale, outcomes, constraints, expiry, objective)
+        self._config = BanditConfig(*pieces, theory, noise_scale, outcomes, constraints, expiry, objective, fidelity)
         self.candidates = self._config.candidates
         self.dictionary = dictionary
         self.width = cast(Width, self._config.width)

@@ -16,6 +16,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.config import BanditConfig
+from torch_kbandits.bandit.fidelities import Levels
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.suggestions import Slate
 from torch_kbandits.candidates.timed import as_told
@@ -53,6 +54,7 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:
     """Return what may be played in a round, within the limits on outcomes."""
     constraints = constraints_of(config, state)
+    domain = domain if config.levels is None else config.levels.at_target(domain)
     if constraints is None:
         return Playable(state.surrogate.in_round(domain, rule))
     return Playable.within(domain, constraints, state.surrogate, rule)
@@ -141,6 +143,8 @@ def with_chosen(
             f"The batch of {len(known.pending)} point(s) is complete: tell the {number} pending one(s), or give q to "
             "go on without their rewards."
         )
+    if slate is not None and config.levels is not None:
+        slate.states = False
     size = _LARGEST_BATCH if q is None else q
     size = known.num_pending + (size if slate is None else slate.number_of(offer.domain, q, size))
     while (number := ahead.num_pending) < size:
@@ -153,13 +157,37 @@ def with_chosen(
             now = first if first is config.rule else rule_in(config, state, number)
             seed = seed_for(config.seed, state.round, f"ask {number}")
             found = _drawn(config, offer, sought, now, beta, seed)
-            found, times, choice = as_told(candidates, found) if candidates.is_timed else found, 1, sought.choice
+            choice = sought.choice
+            if config.levels is not None:
+                turn = None if now is config.rule else state.ledger.num_learned + number
+                found, choice = _at_level(config, state, domain, found, ahead, offer, slate, turn), None
+            found, times = as_told(candidates, found) if candidates.is_timed else found, 1
         if slate is not None:
             times, offer = 1, slate.with_choice(found, choice, ahead, offer)
         ahead.add(found, times)
         if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
+
+
+def _at_level(
+    config: BanditConfig,
+    state: State,
+    domain: Domain,
+    x: Tensor,
+    ahead: FantasyPosterior,
+    offer: Playable,
+    slate: Slate | None,
+    turn: int | None,
+) -> Tensor:
+    """Return a point (1, d) chosen at the target at the level at which it is played; see ``Levels.chosen``."""
+
+    def may_be_played(X: Tensor) -> Tensor:
+        left = torch.tensor([slate is None or not slate.is_left_out(x) for x in X.unsqueeze(1)], dtype=torch.bool)
+        return left if offer.constraints is None or not len(X) else left & offer.constraints.allows(X)
+
+    played = state.ledger.history_since(0).X
+    return cast(Levels, config.levels).chosen(x, domain, ahead, state.surrogate, played, may_be_played, turn)
 
 
 def _planned(

@@ -5,7 +5,13 @@ from typing import Any
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import EpsilonGreedy, OptimisticRule, RandomRule, SoftmaxRule
+from torch_kbandits.acquisition import (
+    EpsilonGreedy,
+    OptimisticRule,
+    RandomRule,
+    SoftmaxRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.candidates.timed import check_offered, untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -47,6 +53,13 @@ def check_pieces(config: Any) -> None:
             f"{named} scores by no value that an objective may have, so several have no meaning for it: use "
             "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
         )
+    if config.fidelity is not None:
+        if others := [name for name in ("family", "objective") if getattr(config, name) is not None]:
+            hint = "one posterior of the reward alone chooses levels; for a budget stop at bandit.spent"
+            raise InputError(f"Leave out {others[0]} with a fidelity: {hint}.")
+        if not isinstance(config.acquisition, UpperConfidenceRule):
+            named = type(config.acquisition).__name__
+            raise InputError(f"{named} has no upper bound at the target: use GPUCB, BKB or EKUCB, without epsilon.")
     if objective is not None and REWARD in (each.name for each in config.declared):
         raise InputError(f"{REWARD!r} is what objectives call the reward: give the outcome another name.")
 

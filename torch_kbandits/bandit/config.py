@@ -22,6 +22,7 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
+from torch_kbandits.bandit.fidelities import Levels, levels_of
 from torch_kbandits.bandit.values import are_same
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
@@ -38,7 +39,7 @@ from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import KnownSafe, Limit, Objective, Outcome, declared
+from torch_kbandits.outcomes import Fidelity, KnownSafe, Limit, Objective, Outcome, declared
 from torch_kbandits.priors import Family, LearnedPrior, Prior
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
@@ -109,6 +110,7 @@ class BanditConfig:
     constraints: Sequence[Limit] = ()
     expire_after: Expiry | None = None
     objective: Objective | None = None
+    fidelity: Fidelity | None = None
 
     def __post_init__(self) -> None:
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
@@ -122,7 +124,7 @@ class BanditConfig:
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
         check_candidates(self)
-        _ = self.spec, self.specs, self.of_outcomes, self.known_safe
+        _ = self.spec, self.specs, self.of_outcomes, self.known_safe, self.levels
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -142,6 +144,11 @@ class BanditConfig:
         """Whether the probability of every choice is recorded, as of rules that are there for the sake of it."""
         is_random = isinstance(self.acquisition, (EpsilonGreedy, SoftmaxRule))
         return is_random and untimed(self.candidates).is_finite and not untimed(self.candidates).is_split
+
+    @cached_property
+    def levels(self) -> Levels | None:
+        """The fidelity as points have it; None where no column is one."""
+        return levels_of(self.fidelity, self.candidates)
 
     # ---------------------------------------------------------------- time
 

@@ -79,6 +79,8 @@ class BanditDecisions:
             InputError: if candidates are not listed, as on a box, where every point has probability 0.
         """
         state, domain = self._now(time, context, candidates)
+        if self._config.fidelity is not None:
+            raise InputError("With a fidelity a point is chosen, then its level, and no probability is noted of both.")
         if not domain.is_listed:
             hint = "give arms or actions, such as a grid of the box"
             raise InputError(f"Propensities are probabilities of candidates that are listed in one process: {hint}.")
@@ -94,7 +96,7 @@ class BanditDecisions:
         is that of the scalarised means, with equal weights where they are random. With a context it is the action
         (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. A learned prior that
         was not fitted yet is, for this once. Where nothing counts any more, as just after a restart, it is that of what
-        was learned before. The arguments are as in ``ask``.
+        was learned before. With a fidelity it is at the target, see ``Fidelity``. The arguments are as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
@@ -104,7 +106,9 @@ class BanditDecisions:
         constraints = constraints_of(self._config, state, plainly=True)
         objective, keeps = self._config.objective, self.candidates.recommends
         objective = None if isinstance(objective, CostObjective) and objective.seeks_best else objective
-        if objective is None and constraints is None:
+        if self._config.levels is not None:
+            best = self._config.levels.recommended(state.surrogate, domain, constraints)
+        elif objective is None and constraints is None:
             best = state.surrogate.recommend_in(domain, keeps)
         else:
             objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
@@ -158,6 +162,8 @@ class BanditDecisions:
         Infinite until a prior is known or fitted and a reward counts. Arguments and cost are those of ``ask``.
         """
         self._require_reward_alone()
+        if self._config.fidelity is not None:
+            raise InputError("Improvement is counted from all that was played, at whatever fidelity: use regret_bound.")
         state, domain = self._now(time, context, candidates)
         return largest_expected_improvement(self._config, state, domain)
 

@@ -35,6 +35,7 @@ from torch_kbandits.observations.history import (
     told_rewards,
 )
 from torch_kbandits.observations.ledger import Ledger, Pending
+from torch_kbandits.outcomes import CostObjective
 from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 
 #: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
@@ -85,6 +86,7 @@ def round_of(
     asked, columns = state.ledger.pending, None
     if outcomes is not None or config.declared:
         columns = measured(outcomes, [each.name for each in config.declared], X)
+        _check_costs(config, columns)
     is_rewarded = failed is False and y is not None
     is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
     clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
@@ -101,6 +103,16 @@ def round_of(
         noise = told_noise(noise, sem, Y)
     known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows), noise
     return Round(clock, X, Y, *known), is_over
+
+
+def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
+    """Refuse outcomes told (q, k) of which the cost is below 0: what was spent would fall."""
+    if isinstance(config.objective, CostObjective) and outcomes is not None:
+        name = config.objective.cost
+        costs = outcomes[:, [each.name for each in config.declared].index(name)]
+        if bool((costs < 0.0).any()):
+            least = float(costs[costs < 0.0][0])
+            raise InputError(f"{name!r} is a cost and must be at least 0, got {least:g}: tell earnings with y.")
 
 
 def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
@@ -296,6 +308,7 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     config = config.in_foreground
     example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
     history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
+    _check_costs(config, history.outcomes)
     clocks, rounds, end = state.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
     counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
     for clock, number in zip(clocks, counts, strict=True):

@@ -296,10 +296,13 @@ class BanditReports:
 
     @property
     def spent(self) -> float:
-        """What plays cost so far, all costs told, whatever was forgotten since: of a bandit whose objective has one."""
-        objective = self._config.objective
+        """What plays cost so far, whatever was forgotten since: all costs told of an objective, or those of levels."""
+        objective, levels = self._config.objective, self._config.levels
+        if levels is not None:
+            return levels.spent(self._state.ledger.history_since(0))
         if not isinstance(objective, CostObjective):
-            raise InputError("spent needs objective=BudgetPacing(...) or CostCooling(...): else sum history.outcomes.")
+            hint = "objective=BudgetPacing(...) or CostCooling(...), or a fidelity: else sum history.outcomes"
+            raise InputError(f"spent needs {hint}.")
         return float(costs_of(self._config, self._state, objective)[0].double().nansum())
 
     @property

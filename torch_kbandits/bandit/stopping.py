@@ -105,7 +105,9 @@ def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variat
         return guarantee
     size, regret = dictionary_size_bound(width, surrogate, config.dictionary, rounds=rounds), None
     memory, rule, source = config.memory, config.acquisition, getattr(untimed(config.candidates), "source", None)
-    is_plain = not (config.constraints or config.objective or config.family or config.memories or config.trigger)
+    is_plain = not (
+        config.fidelity or config.constraints or config.objective or config.family or config.memories or config.trigger
+    )
     is_by_rounds = state.clock.kind in (None, "rounds") and state.round == rounds and not state.ledger.num_forgotten
     span = None if memory is None else memory.span or 0.0 if is_by_rounds else 0.0
     draws = isinstance(rule, ThompsonRule) and source is not None

@@ -57,8 +57,8 @@ class Prior:
 
         Kernel and λ are shared and fitted by the sum of the marginal likelihoods, each run with a level of its own. The
         mean is what runs have in common, a posterior mean, if each is better predicted by the others with it than
-        without; then kernel and λ are of what the others leave. The prior variance contains that of levels. One λ is
-        fitted to all: noise that was told of single rewards is not used.
+        without; then kernel and λ are of what the others leave. The prior variance contains that of levels. λ is of
+        rewards of which no noise was told.
 
         Args:
             runs: bandits, their histories, without a column of time, or pairs (X, Y), n >= 2 rewards each.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import ConstantKernel, Kernel
@@ -18,7 +18,7 @@ from torch_kbandits.memory import Stationary
 from torch_kbandits.numerics.gram import check_kernel, gram
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct_in_order
-from torch_kbandits.observations.history import rewards
+from torch_kbandits.observations.history import own_or, rewards
 from torch_kbandits.priors.marginal import CLIMBS, MarginalPosterior, TrainingData
 from torch_kbandits.priors.prior import Prior
 from torch_kbandits.priors.units import FIRST_NOISE, Units, column_spans, default_kernel
@@ -47,11 +47,12 @@ class CommonMean(Mean):
         return (self.level + gram(self.kernel, x.to(self.X), self.X) @ self.coefficients).to(x)
 
 
-def _rewards_of(name: str, run: Any) -> tuple[Tensor, Tensor, Sequence[int] | None]:
-    """Return points (n, d) and rewards (n,) of a bandit, a history or a pair, and the groups of columns if known."""
+def _rewards_of(name: str, run: Any) -> tuple[Tensor, Tensor, Tensor, Sequence[int] | None]:
+    """Return points (n, d), rewards and noise told, NaN where none was, each (n,), and groups of columns if known."""
     candidates, history, groups = getattr(run, "candidates", None), getattr(run, "history", run), None
+    noise = None
     if hasattr(history, "rewarded"):
-        X, Y = history.rewarded.X, history.rewarded.Y
+        X, Y, noise = history.rewarded.X, history.rewarded.Y, history.rewarded.noise
         if candidates is not None:
             X, groups = X[:, int(candidates.is_timed) :], untimed(candidates).groups
     elif isinstance(history, (tuple, list)) and len(history) == 2:
@@ -61,20 +62,25 @@ def _rewards_of(name: str, run: Any) -> tuple[Tensor, Tensor, Sequence[int] | No
         raise InputError(f"{name} must be a bandit, a history or a pair (X, Y), got {checks.describe(run)}.")
     if X.dim() != 2 or len(X) < 2:
         raise InputError(f"{name} must have rewards of two points (n, d) or more, got {checks.describe(X)}.")
-    return X.detach().cpu().double(), Y.detach().cpu().double(), groups
+    noise = torch.full_like(Y, math.nan) if noise is None else noise
+    X, Y, noise = (part.detach().cpu().double() for part in (X, Y, noise))
+    return X, Y, noise, groups
 
 
 def priors_of(runs: Sequence[Any], kernel: Kernel | None, seed: int) -> tuple[Prior, Prior, Prior]:
     """Return the prior that runs say, the one without the mean in common, and one of their units alone."""
     if not isinstance(runs, (list, tuple)) or not runs:
         raise InputError(f"runs must be a list of one past run or more, got {checks.describe(runs)}.")
-    X, Y, groups = zip(*(_rewards_of(f"runs[{place}]", run) for place, run in enumerate(runs)), strict=True)
+    X, Y, told, groups = zip(*(_rewards_of(f"runs[{place}]", run) for place, run in enumerate(runs)), strict=True)
     if len(widths := {points.shape[-1] for points in X}) > 1:
         raise InputError(f"All runs must have the columns of the task, and these have {sorted(widths)} columns.")
     seed = checks.whole_number("seed", seed)
     spans = column_spans(torch.cat(X), groups=groups[0]) if kernel is None else None
     units = Units.of(torch.cat([y - y.mean() for y in Y]), centered=True, floor=-math.inf, spans=spans)
-    data = [TrainingData(units.points(x), (y - y.mean()) / units.scale) for x, y in zip(X, Y, strict=True)]
+    data = [
+        TrainingData(units.points(x), (y - y.mean()) / units.scale, noise=noise / units.scale**2)
+        for x, y, noise in zip(X, Y, told, strict=True)
+    ]
     start = default_kernel(X[0].shape[-1], groups[0])
     if kernel is not None:
         checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
@@ -118,13 +124,15 @@ def _fitted(data: Sequence[TrainingData], kernel: Kernel, seed: int) -> tuple[tu
 
 @torch.no_grad()
 def _in_common(data: Sequence[TrainingData], noisier: float, kernel: Kernel, noise: float) -> tuple[Tensor, Tensor]:
-    """Return points (u, d) and α (u,): the posterior mean of all rewards together, of noise variance noisier · λ."""
+    """Return points (u, d) and α (u,): the posterior mean of all rewards, of so many times λ or the noise told."""
     points, places = distinct_in_order(torch.cat([part.X for part in data]))
-    Y, number = torch.cat([part.Y for part in data]), torch.bincount(places).double()
-    means = torch.zeros_like(number).index_add(0, places, Y) / number
+    weights = torch.cat([1.0 / own_or(cast(Tensor, part.noise), noise) for part in data])
+    precision, sums = torch.zeros(2, len(points), dtype=torch.float64)
+    precision.index_add_(0, places, weights)
+    means = sums.index_add(0, places, weights * torch.cat([part.Y for part in data])) / precision
     rows = torch.linspace(0, len(points) - 1, min(len(points), _IN_COMMON), dtype=torch.float64).round().long()
-    points, means, number = points[rows], means[rows], number[rows]
-    factor = jittered_cholesky(gram(kernel, points) + (noisier * noise / number).diag())
+    points, means, precision = points[rows], means[rows], precision[rows]
+    factor = jittered_cholesky(gram(kernel, points) + (noisier / precision).diag())
     return points, torch.cholesky_solve(means.unsqueeze(-1), factor).squeeze(-1)
 
 

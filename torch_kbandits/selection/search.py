@@ -93,13 +93,14 @@ def cube_of(domain: Domain) -> Cube:
 
 
 class BoxCube:
-    """A box of bounds (2, d) as a ``Cube`` whose points keep their own units."""
+    """A box of bounds (2, d) as a ``Cube`` whose points keep their own units; columns without width stay."""
 
     is_restricted = has_exchanges = False
 
     def __init__(self, bounds: Tensor) -> None:
         self.bounds, self.dimension = bounds, bounds.shape[-1]
-        self.continuous: Sequence[int] = range(self.dimension)
+        self._widths = bounds[1] - bounds[0]
+        self.continuous: Sequence[int] = self._widths.nonzero().flatten().tolist()
 
     def playable(self, points: Tensor) -> Tensor:
         """Return points (n, d), moved to the border where they are outside."""
@@ -127,8 +128,8 @@ class BoxCube:
 
     def unrolled(self, points: Tensor) -> Tensor:
         """Return points (..., d) in shares of the box."""
-        return (points - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
+        return (points - self.bounds[0]) / self._widths.where(self._widths > 0.0, 1.0)
 
     def rolled(self, points: Tensor) -> Tensor:
         """Undo ``unrolled``, differentiably."""
-        return self.bounds[0] + points * (self.bounds[1] - self.bounds[0])
+        return self.bounds[0] + points * self._widths

@@ -19,11 +19,11 @@ from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
 from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace, searched, space_of
-from torch_kbandits.integrations.optuna.study_bandit import Objectives, StudyBandit, Use
+from torch_kbandits.integrations.optuna.study_bandit import COST, Objectives, StudyBandit, Use
 from torch_kbandits.integrations.tuning import tuning_bandit, tuning_prior
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import Lock, generator_for
-from torch_kbandits.outcomes import REWARD, AtMost, Outcome, Scalarization
+from torch_kbandits.outcomes import REWARD, AtMost, CostCooling, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.spaces import Float, ParameterSpace
 
@@ -65,6 +65,10 @@ class KernelBanditSampler(BaseSampler):
             the posterior mean: a trial that may just be feasible tells little in a short study.
         noise: given a finished trial, returns the noise variance of its (first) value, in units of that squared, or
             None where it is not known; unless given it is ``trial.set_user_attr("kbandits:noise", variance)``.
+        cost: given a finished trial, returns what it cost, at least 0, or None where it is not known, such as
+            ``lambda trial: trial.duration.total_seconds()``: then the improvement per unit of cost is sought, by a
+            posterior of it; see ``CostCooling``.
+        cost_budget: what may be spent in all, with which expensive trials come later; None for no such end.
         independent_sampler: for parameters that are not chosen together; unless given each is uniform.
         warn_independent_sampling: whether these are named, once each, and that ``recommend`` compares some trials only.
         seed: addresses all randomness; None for a random one.
@@ -90,6 +94,8 @@ class KernelBanditSampler(BaseSampler):
         constraint_beta: float | None = None,
         safe_params: Sequence[Mapping[str, Any]] = (),
         noise: Callable[[FrozenTrial], float | None] | None = None,
+        cost: Callable[[FrozenTrial], float | None] | None = None,
+        cost_budget: float | None = None,
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
         seed: int | None = None,
@@ -104,9 +110,13 @@ class KernelBanditSampler(BaseSampler):
         self._kernel, self._clip = kernel, clip
         self._num_initial = checks.whole_number("n_startup_trials", n_startup_trials, least=2)  # a fit needs two values
         self._pruned: Use = checks.one_of("pruned", pruned, get_args(Use))
-        if not (noise is None or callable(noise)):
-            raise InputError(f"noise must be a function of a trial, got {checks.describe(noise)}.")
-        self._safe, self._noise = list(safe_params), noise
+        for name, function in (("noise", noise), ("cost", cost)):
+            if not (function is None or callable(function)):
+                raise InputError(f"{name} must be a function of a trial, got {checks.describe(function)}.")
+        if cost is None and cost_budget is not None:
+            raise InputError("cost_budget is of what trials cost: give cost, a function of a trial.")
+        self._safe, self._noise, self._cost = list(safe_params), noise, cost
+        self._cooling = None if cost is None else CostCooling(budget=cost_budget, cost=COST)
         self._constraint_beta = checks.optional(checks.non_negative)("constraint_beta", constraint_beta)
         self._independent, self._warn = independent_sampler, warn_independent_sampling
         self._warned: set[str] = set()
@@ -221,7 +231,7 @@ class KernelBanditSampler(BaseSampler):
         found = max(following, key=lambda each: len(each.read), default=None)
         if found is None:
             bandit = self._bandit_on(parameters.space(), objectives)
-            words = self._pruned, self._num_initial, self._safe, self._noise
+            words = self._pruned, self._num_initial, self._safe, self._noise, self._cost
             found = StudyBandit(parameters, objectives, bandit, *words)
         self._studies = [*(each for each in self._studies if each is not found), found][-_REMEMBERED:]
         return found
@@ -234,10 +244,12 @@ class KernelBanditSampler(BaseSampler):
         prior = tuning_prior(LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial))
         unclipped, others = replace(prior, clip=False), objectives.others
         outcomes = [Outcome(name, prior) for name in others] + [Outcome(name, unclipped) for name in objectives.limits]
+        if self._cooling is not None and others:
+            raise InputError("cost is weighed against one value, and this study has several: leave out cost.")
         words: dict[str, Any] = self._words | {
-            "outcomes": outcomes,
+            "outcomes": outcomes if self._cooling is None else [*outcomes, Outcome(COST, unclipped)],
             "constraints": [self._limit(name, space) for name in objectives.limits],
-            "objective": Scalarization(dict.fromkeys([REWARD, *others], "maximize")) if others else None,
+            "objective": Scalarization(dict.fromkeys([REWARD, *others], "maximize")) if others else self._cooling,
         }
         algorithm = self._algorithm or ("gp-ucb" if others else "gp-ei")
         if "beta" in registry.signature(algorithm).parameters or self._beta is not None:

@@ -23,6 +23,8 @@ from torch_kbandits.outcomes import Scalarization
 
 #: The attribute, of ``trial.set_user_attr``, that is the noise variance of a trial's first value, in its units squared.
 NOISE = "kbandits:noise"
+#: The outcome that is what a trial cost.
+COST = "cost"
 #: What becomes of trials that were pruned.
 Use = Literal["learn", "ignore"]
 
@@ -59,7 +61,7 @@ class StudyBandit:
     """A bandit that was told the finished trials of a study, as far as they lie in one search space.
 
     Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
-    trials at once, and nothing else has to be stored. See ``KernelBanditSampler`` for the last four.
+    trials at once, and nothing else has to be stored. See ``KernelBanditSampler`` for the last five.
     """
 
     parameters: ConditionalSpace
@@ -69,6 +71,7 @@ class StudyBandit:
     num_initial: int
     safe: Sequence[Mapping[str, Any]]
     noise: Callable[[FrozenTrial], float | None] | None = None
+    cost: Callable[[FrozenTrial], float | None] | None = None
 
     def __post_init__(self) -> None:
         self._space = self.parameters.space()
@@ -181,6 +184,9 @@ class StudyBandit:
             else:
                 self._completed[trial.number] = reward
                 outcomes |= dict(zip(self.objectives.others, others, strict=True))
+        cost = None if self.cost is None else self.cost(trial)
+        if cost is not None:
+            outcomes[COST] = checks.non_negative(f"the cost of trial {trial.number}", cost)
         return reward, {name: value for name, value in outcomes.items() if math.isfinite(value)}
 
 
