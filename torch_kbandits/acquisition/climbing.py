@@ -17,6 +17,9 @@ _TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
 
+#: BoTorch climbs from all points at once where it knows the release of SciPy, and elsewhere then from each by itself.
+EACH_BY_ITSELF = {"max_optimization_problem_aggregation_size": 1}
+
 #: An exchange that gained less than this share of the largest score in size is the last of its point.
 _WORTH = 1e-4
 
@@ -92,8 +95,7 @@ def climb(
 def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: list[int]) -> Tensor:
     """Return points (n, d) whose columns climbed for some steps, each on its own."""
     others = {column: points[:, column] for column in range(points.shape[-1]) if column not in columns}
-    # BoTorch climbs from all points at once where it knows the release of SciPy, and elsewhere from each by itself.
-    options = {"maxiter": _STEPS, "max_optimization_problem_aggregation_size": 1}
+    options = {"maxiter": _STEPS, **EACH_BY_ITSELF}
     with warnings.catch_warnings(record=True) as caught:  # BoTorch's own are shown whatever the filters say
         try:
             climbed, _ = gen_candidates_scipy(

@@ -16,7 +16,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.climbing import Rescaled
+from torch_kbandits.acquisition.climbing import EACH_BY_ITSELF, Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
@@ -160,6 +160,7 @@ class AcquisitionRule(ABC):
                 raw_samples=domain.raw_samples,
                 batch_initial_conditions=None if starts is None else (starts - lower) / (upper - lower),
                 return_best_only=False,
+                options=EACH_BY_ITSELF,
             )
             # Of ends that are as good the first: which is higher in the last digits depends on the units of rewards.
             values = cast(Tensor, found)

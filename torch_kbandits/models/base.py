@@ -22,7 +22,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.data import Learned, ObservedGP, at_dictionary, checked_variances, is_same
-from torch_kbandits.models.fits import Loss, fitted
+from torch_kbandits.models.fits import Loss, fitted, let_older_botorch_fit
 from torch_kbandits.models.normal import unrounded
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
 from torch_kbandits.numerics.rows import distinct
@@ -350,6 +350,9 @@ class FactoredGP(ObservedGP):
         if kept is not None and kept.has_graph:
             self.prediction_strategy = None
         return self
+
+
+let_older_botorch_fit(FactoredGP)
 
 
 class OnlineGP(FactoredGP):

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+import botorch.fit
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.optim.closures import model_closures
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
@@ -58,6 +60,24 @@ def fitted(
     if is_small and float(model.projection_error().max()) <= 2.0 * _LEFT_OUT * model.num_observations:
         minimized(_loss)
     return mll.eval()
+
+
+def let_older_botorch_fit(kind: type) -> None:
+    """Let BoTorch below 0.18, which looks up by types what fits a model, fit those of a class as it says itself."""
+    fits: Any = getattr(botorch.fit, "FitGPyTorchMLL", None)
+    losses: Any = getattr(model_closures, "GetLossClosure", None)
+    if fits is None or losses is None:
+        return
+
+    @fits.register(ExactMarginalLogLikelihood, object, kind)
+    def fit(mll: Any, *types: Any, **words: Any) -> MarginalLogLikelihood:
+        if mll.model._loss is None:
+            return mll.model.custom_fit(mll, **words)
+        return fits.dispatch(MarginalLogLikelihood, object, object)(mll, *types, **words)
+
+    @losses.register(ExactMarginalLogLikelihood, object, kind, type(None))
+    def loss(mll: Any, *types: Any, **words: Any) -> Callable[..., Tensor]:
+        return partial(mll.model._loss or _loss, mll.model, mll)
 
 
 def _blocks(n: int, is_divided: bool) -> Tensor:
