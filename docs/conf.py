@@ -31,7 +31,7 @@ nitpick_ignore = [
     for name in (
         "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
-        "bandit.config.Advice",
+        "bandit.advice.Questions",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "selection.base.Offered",

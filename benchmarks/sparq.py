@@ -1,0 +1,201 @@
+"""SparQ-GP-UCB and W-SparQ-GP-UCB measured: windows of answers, what sparse answers are worth, and what a round costs.
+
+    python -m benchmarks.sparq windows|accuracy|cost records.jsonl
+
+``windows`` plays the peak of Mauduit et al., 2025, section 4.1, that swings at speeds 1, 1/8 and 1/64: about √λ, √λ/8
+and √λ/64 a round at its steepest. Memories without an expert are the best of their grids on the seeds 1000 and 1001.
+
+Claimed before the seeds 10 to 13 were played, of means over them of the regret of a round in the second half:
+
+1. At speed 1 a window of 2 has at most 1.25 times that of SparQ-GP-UCB, with half of its questions.
+2. At speed 1/8 a window of 8, √λ over the drift, has at most 1.5 times that of SparQ-GP-UCB with a seventh of its
+   questions, and at most half of that of the best memory.
+3. At speed 1/64 the best memory has at most twice the regret of a window of 64: there nobody need be asked.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.best_answer import BestAnswer
+from torch_kbandits import algorithms
+from torch_kbandits.confidence import sparq_questions
+from torch_kbandits.dictionaries import KDPP, PlayedPoints
+from torch_kbandits.environments import MovingPeak
+from torch_kbandits.experiments.references import BestFixed, EnvironmentExpert
+
+_SPEEDS, _ROUNDS = (1.0, 0.125, 0.015625), 300
+_TUNING, _JUDGING = (1000, 1001), (10, 11, 12, 13)
+_WINDOWS = (2, 4, 8, 16, 64)
+
+Player = Callable[[MovingPeak, int], Any]
+
+
+def main() -> None:
+    """Write a record a line as they come."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("windows", "accuracy", "cost"))
+    parser.add_argument("records", type=Path)
+    words = parser.parse_args()
+    torch.set_num_threads(1)
+    with words.records.open("a", encoding="utf-8") as file:
+        for record in {"windows": windows, "accuracy": accuracy, "cost": cost}[words.what]():
+            print(json.dumps({"what": words.what} | record), file=file, flush=True)
+
+
+# ---------------------------------------------------------------- windows of answers
+
+
+def windows() -> Iterator[dict[str, Any]]:
+    """Yield the regret of each player at each speed, of seeds that judge; the memories are chosen before."""
+    for speed in _SPEEDS:
+        best = dict[str, tuple[float, str]]()
+        for name, player in _memories().items():
+            late = float(np.mean([_played(player, speed, seed)["late"] for seed in _TUNING]))
+            best[name.partition(" ")[0]] = min(best.get(name.partition(" ")[0], (math.inf, "")), (late, name))
+        chosen = {name: _memories()[name] for _, name in best.values()}
+        for seed in _JUDGING:
+            for name, player in (_asking(speed) | chosen | _references()).items():
+                yield {"speed": speed, "seed": seed, "player": name} | _played(player, speed, seed)
+
+
+def _played(player: Player, speed: float, seed: int, rounds: int = _ROUNDS) -> dict[str, Any]:
+    problem = MovingPeak(seed=seed, speed=speed)
+    bandit, regrets, start = player(problem, seed), list[float](), process_time()
+    for t in range(rounds):
+        x = bandit.ask()
+        regrets.append(problem.regret(x, t).item())
+        bandit.tell(x, problem.pull(x, t) - problem.center)
+    seconds, expert = process_time() - start, getattr(bandit, "expert", None)
+    found = {"mean": np.mean(regrets), "late": np.mean(regrets[rounds // 2 :])}
+    asked = getattr(expert, "num_questions", 0) / rounds
+    return {name: round(float(each), 5) for name, each in found.items()} | {"questions": asked, "seconds": seconds}
+
+
+def _made(name: str, problem: MovingPeak, seed: int, **words: Any) -> Any:
+    common = {"candidates": problem.arms, "kernel": problem.kernel, "regularization": problem.regularization}
+    if "sparq" in name:
+        words["expert"] = EnvironmentExpert(problem)
+    return algorithms.build(name, **common, beta=1.0, seed=seed, **words)
+
+
+def _asking(speed: float) -> dict[str, Player]:
+    rate = speed**2 / 3.0
+    players: dict[str, Player] = {"SparQ": partial(_made, "sparq-gp-ucb")}
+    for window in _WINDOWS:
+        players[f"W-SparQ w={window}"] = partial(_made, "w-sparq-gp-ucb", window=float(window), growth=rate)
+    players["W-SparQ w=sqrt(t)"] = partial(_made, "w-sparq-gp-ucb", window=_root, growth=rate)
+    return players
+
+
+def _root(t: int) -> float:
+    return float(math.ceil(math.sqrt(t)))
+
+
+def _memories() -> dict[str, Player]:
+    players = {f"SW w={w}": partial(_made, "sw-gp-ucb", window=float(w)) for w in (5, 10, 20, 50, 100)}
+    players |= {f"R H={h}": partial(_made, "r-gp-ucb", period=float(h)) for h in (10, 25, 50, 100)}
+    players |= {f"W eta={eta}": partial(_made, "w-gp-ucb", discount=eta) for eta in (0.5, 0.7, 0.9, 0.97, 0.99)}
+    players |= {f"TV eps={e}": partial(_made, "tv-gp-ucb", forgetting=e) for e in (0.1, 0.03, 0.01, 0.001)}
+    return players | {"GP-UCB": partial(_made, "gp-ucb")}
+
+
+def _references() -> dict[str, Player]:
+    return {
+        "best of 6 ln t answers": lambda problem, seed: BestAnswer(
+            candidates=problem.arms, expert=EnvironmentExpert(problem), seed=seed
+        ),
+        "best fixed": lambda problem, seed: BestFixed(environment=problem, horizon=_ROUNDS),
+        "random": lambda problem, seed: algorithms.build("random", candidates=problem.arms, seed=seed),
+    }
+
+
+# ---------------------------------------------------------------- Propositions 1 and 2, Theorem 3.2
+
+
+def accuracy() -> Iterator[dict[str, Any]]:
+    """Yield how far posteriors of few points are from that of an answer at every past input, on runs of SparQ-GP-UCB.
+
+    ``answers`` condition on as many answers as questions, which is what the algorithm does; ``inducing`` on all of them
+    through the same points as inducing points, of which the propositions speak. Errors are the largest over the arms:
+    |μ1 − μ0| / σ0, |1 − σ1² / σ0²|, and KL of Eq. (42) for the latter.
+    """
+    for seed in (10, 11):
+        problem = MovingPeak(seed=seed)
+        bandit, level = _made("sparq-gp-ucb", problem, seed), problem.regularization
+        for t in range(401):
+            if t in (50, 100, 200, 400):
+                X, told = bandit.history.X, EnvironmentExpert(problem)
+                Y = told(X, t)[0].numpy()
+                for factor in (1.0, 3.0, 6.0, 12.0, 24.0):
+                    number = sparq_questions(t + 1, factor)
+                    played = PlayedPoints(X, problem.kernel, X.new_zeros(()), X.new_ones(len(X)))
+                    Z = KDPP(number).select(played, torch.Generator().manual_seed(seed)).points
+                    place = [int((z == X).all(-1).nonzero()[0]) for z in Z]
+                    sizes = {"distinct": len(X.unique(dim=0)), "questions": len(Z)}
+                    yield {"seed": seed, "t": t, "factor": factor} | sizes | _errors(problem, X, Y, place, level)
+            x = bandit.ask()
+            bandit.tell(x, problem.pull(x, t) - problem.center)
+
+
+def _errors(problem: MovingPeak, X: torch.Tensor, Y: np.ndarray, place: list[int], level: float) -> dict[str, float]:
+    with torch.no_grad():
+        points = torch.cat([X, problem.arms])
+        gram = problem.kernel(points, points).to_dense().double().numpy()
+    n = len(X)
+    K, across, own = gram[:n, :n], gram[:n, n:], gram.diagonal()[n:]
+    mean, variance = _posterior(K, across, own, Y, level)
+    found = dict[str, float]()
+    few = _posterior(K[np.ix_(place, place)], across[place], own, Y[place], level)
+    # Titsias: the projections on the inducing points, in coordinates that whiten their Gram matrix.
+    values, vectors = np.linalg.eigh(K[np.ix_(place, place)])
+    kept = values > 1e-10 * values[-1]
+    white = (vectors[:, kept] / np.sqrt(values[kept])).T
+    z, zx = white @ K[place], white @ across[place]
+    inner = np.linalg.inv(level * np.eye(len(z)) + z @ z.T)
+    mean_z, variance_z = zx.T @ inner @ (z @ Y), own - (zx**2).sum(0) + level * ((inner @ zx) * zx).sum(0)
+    for name, (mean1, variance1) in {"answers": few, "inducing": (mean_z, variance_z)}.items():
+        found[f"{name} mean"] = float((np.abs(mean1 - mean) / np.sqrt(variance)).max())
+        found[f"{name} variance"] = float(np.abs(1.0 - variance1 / variance).max())
+    projected, eye = z.T @ z, level * np.eye(n)
+    found["inducing KL"] = _evidence(K + eye, Y) - _evidence(projected + eye, Y) + np.trace(K - projected) / 2 / level
+    return {name: float(f"{each:.4g}") for name, each in found.items()}
+
+
+def _posterior(K: np.ndarray, across: np.ndarray, own: np.ndarray, Y: np.ndarray, level: float) -> Any:
+    solved = np.linalg.solve(K + level * np.eye(len(K)), np.column_stack([Y, across]))
+    return across.T @ solved[:, 0], own - (across * solved[:, 1:]).sum(0)
+
+
+def _evidence(covariance: np.ndarray, Y: np.ndarray) -> float:
+    half = np.linalg.slogdet(covariance)[1] + Y @ np.linalg.solve(covariance, Y)
+    return -0.5 * float(half + len(Y) * math.log(2 * math.pi))
+
+
+def cost() -> Iterator[dict[str, Any]]:
+    """Yield the processor time of rounds up to T, of SparQ-GP-UCB, of a window of 8 and of GP-UCB."""
+    problem = MovingPeak(seed=10)
+    players = {"SparQ": {}, "W-SparQ w=8": {"window": 8.0}, "GP-UCB": {}}
+    for name, words in players.items():
+        kind = {"SparQ": "sparq-gp-ucb", "GP-UCB": "gp-ucb"}.get(name, "w-sparq-gp-ucb")
+        bandit, spent = _made(kind, problem, 10, **words), 0.0
+        for t in range(1600):
+            start = process_time()
+            x = bandit.ask()
+            y = problem.pull(x, t) - problem.center
+            bandit.tell(x, y)
+            spent += process_time() - start
+            if t + 1 in (50, 100, 200, 400, 800, 1600):
+                yield {"player": name, "t": t + 1, "seconds": round(spent, 3)}
+
+
+if __name__ == "__main__":
+    main()
