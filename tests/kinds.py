@@ -97,7 +97,7 @@ class Kind(NamedTuple):
     rounds: int = 8  # few where a round takes long
     tolerance: float = 0.0  # of points that are searched for by gradients, which amplify rounding
     loads: bool = True  # whether a file has all that it is made of
-    replays: bool = True  # whether a history says all of its times
+    replays: bool = True  # whether a history says all of its times, and no answers count for longer than a round
 
 
 def on_a_box(made: Callable[[], kb.Bandit], rounds: int = 3, **words: Any) -> Kind:
@@ -135,7 +135,10 @@ ACTIONS = kb.ContextualActions(ARMS[:9, :1], context_dim=1)
 CHANGING = kb.ContextualActions(action_dim=1, context_dim=1)
 
 KINDS = {
-    **{name: Kind(lambda name=name: make(name), loads="sparq" not in name) for name in NAMES},
+    **{
+        name: Kind(lambda name=name: make(name), loads="sparq" not in name, replays=name != "w-sparq-gp-ucb")
+        for name in NAMES
+    },
     **{
         f"{name}, box": on_a_box(lambda name=name: make(name, candidates=SMALL_BOX))
         for name in ("bkb", "gp-ei", "gp-ts", "gp-ucb")

@@ -12,7 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice, PosteriorOf
 from torch_kbandits.confidence import sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import KDPP, PlayedPoints
-from torch_kbandits.memory import UncertaintyInjection
+from torch_kbandits.memory import SlidingWindow, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
@@ -100,6 +100,8 @@ class SparQCutoff(MemoryChoice):
         if cutoff is None and self.window is not None:
             age = torch.tensor(of_round("window", self.window, t), dtype=torch.float64)
             limit = float(memory.growth.noise(age, self.regularization))
+            if limit <= self.regularization:  # nothing grows
+                return Choice(SlidingWindow(float(age)), (1.0,))
         else:
             g = math.log if cutoff is None else cutoff if callable(cutoff) else lambda _: cutoff
             limit = sparq_cutoff(t, self.regularization, g)

@@ -102,7 +102,7 @@ def checked_answers(given: Any, X: Tensor) -> Answers:
     for name, value in zip(("The expert's values", "The expert's variances"), given, strict=True):
         column = torch.as_tensor(checks.real_numbers(name, value)).to(X.device, torch.float64)
         if columns and column.dim() == 0:
-            column = column.expand(len(X))
+            column = column.repeat(len(X))  # numbers of its own, which are saved
         if tuple(column.shape) not in ((len(X),), (len(X), 1)):
             raise InputError(f"{name} must be one for each of the {len(X)} points, got {checks.describe(column)}")
         checks.finite(name, column.to(X.dtype))
