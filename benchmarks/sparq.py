@@ -1,6 +1,7 @@
 """SparQ-GP-UCB and W-SparQ-GP-UCB measured: windows of answers, what sparse answers are worth, and what a round costs.
 
-    python -m benchmarks.sparq windows|accuracy|cost records.jsonl
+    python -m benchmarks.sparq windows|accuracy|cost|fitted records.jsonl
+    python -m benchmarks.sparq figure records.jsonl --output figure.png
 
 ``windows`` plays the peak of Mauduit et al., 2025, section 4.1, that swings at speeds 1, 1/8 and 1/64: about √λ, √λ/8
 and √λ/64 a round at its steepest. Memories without an expert are the best of their grids on the seed 1000.
@@ -11,6 +12,10 @@ Claimed before the seeds 10 to 13 were played, of means over them of the regret 
 2. At speed 1/8 a window of 8, √λ over the drift, has at most 1.5 times that of SparQ-GP-UCB with a seventh of its
    questions, and at most half of that of the best memory.
 3. At speed 1/64 the best memory has at most twice the regret of a window of 64: there nobody need be asked.
+
+``fitted`` plays figure 1 of Mauduit et al., 2025, with a squared exponential kernel and λ of the largest marginal
+likelihood, as the paper does, of 500 rounds of random play ("of play") or of 200 arms at one time ("of a snapshot"); or
+with the kernel of the peak. B is the largest norm of the posterior mean of f_t given all arms with noise λ.
 """
 
 import argparse
@@ -24,10 +29,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from scipy.optimize import minimize
 
 from benchmarks.best_answer import BestAnswer
-from torch_kbandits import algorithms
-from torch_kbandits.confidence import sparq_questions
+from torch_kbandits import LearnedPrior, algorithms
+from torch_kbandits.confidence import greedy_information_gain, sparq_questions
 from torch_kbandits.dictionaries import KDPP, PlayedPoints
 from torch_kbandits.environments import MovingPeak
 from torch_kbandits.experiments.references import BestFixed, EnvironmentExpert
@@ -35,6 +42,7 @@ from torch_kbandits.experiments.references import BestFixed, EnvironmentExpert
 _SPEEDS, _ROUNDS = (1.0, 0.125, 0.015625), 200
 _TUNING, _JUDGING = 1000, (10, 11, 12, 13)
 _WINDOWS = (2, 4, 8, 16, 64)
+_SHOWN = (10, 25, 50, 100, 200, 300)
 
 Player = Callable[[MovingPeak, int], Any]
 
@@ -42,12 +50,17 @@ Player = Callable[[MovingPeak, int], Any]
 def main() -> None:
     """Write a record a line as they come."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("windows", "accuracy", "cost"))
+    parser.add_argument("what", choices=("windows", "accuracy", "cost", "fitted", "figure"))
     parser.add_argument("records", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("figure.png"))
     words = parser.parse_args()
     torch.set_num_threads(1)
+    if words.what == "figure":
+        figure(words.records, words.output)
+        return
+    made = {"windows": windows, "accuracy": accuracy, "cost": cost, "fitted": fitted}[words.what]
     with words.records.open("a", encoding="utf-8") as file:
-        for record in {"windows": windows, "accuracy": accuracy, "cost": cost}[words.what]():
+        for record in made():
             print(json.dumps({"what": words.what} | record), file=file, flush=True)
 
 
@@ -83,10 +96,12 @@ def _played(player: Player, speed: float, seed: int, rounds: int = _ROUNDS) -> d
 
 
 def _made(name: str, problem: MovingPeak, seed: int, **words: Any) -> Any:
-    common = {"candidates": problem.arms, "kernel": problem.kernel, "regularization": problem.regularization}
+    common = {"candidates": problem.arms, "seed": seed, "beta": 1.0}
+    if "prior" not in words:
+        common |= {"kernel": problem.kernel, "regularization": problem.regularization}
     if "sparq" in name:
         words["expert"] = EnvironmentExpert(problem)
-    return algorithms.build(name, **common, beta=1.0, seed=seed, **words)
+    return algorithms.build(name, **(common | words))
 
 
 def _asking(speed: float) -> dict[str, Player]:
@@ -197,6 +212,117 @@ def cost() -> Iterator[dict[str, Any]]:
             spent += process_time() - start
             if t + 1 in (50, 100, 200, 400, 800, 1600):
                 yield {"player": name, "t": t + 1, "seconds": round(spent, 3)}
+
+
+# ---------------------------------------------------------------- Figure 1 with fitted priors, and its bound
+
+
+def fitted() -> Iterator[dict[str, Any]]:
+    """Yield average regrets up to some rounds under three priors, and the bound of the proof with its own numbers."""
+    problem = MovingPeak(seed=1000)
+    priors = {"of the peak": (math.sqrt(10.0), 1.0, problem.regularization)}
+    priors |= {"of play": _likeliest(problem, 500, lambda t: t), "of a snapshot": _likeliest(problem, 200, lambda t: 0)}
+    known = dict[str, dict[str, Any]]()
+    for name, (length, variance, level) in priors.items():
+        kernel = ScaleKernel(RBFKernel()).double()
+        kernel.outputscale, kernel.base_kernel.lengthscale = variance, length
+        known[name] = {"kernel": kernel, "regularization": level}
+        bound = _norm(problem, kernel, level)
+        gains = greedy_information_gain(kernel, problem.arms, level, max(_SHOWN))
+        yield {"prior": name, "lengthscale": length, "variance": variance, "regularization": level, "norm": bound}
+        for seed in _JUDGING[:2]:
+            tuned: dict[str, Player] = {"SparQ": partial(_made, "sparq-gp-ucb", **known[name])}
+            tuned["SparQ, theorem"] = partial(_bounded, norm=bound, gains=gains, level=level, **known[name])
+            tuned["W-SparQ w=2"] = partial(_made, "w-sparq-gp-ucb", window=2.0, growth=1.0 / 3.0, **known[name])
+            tuned["TV eps=0.1"] = partial(_made, "tv-gp-ucb", forgetting=0.1, **known[name])
+            tuned["GP-UCB"] = partial(_made, "gp-ucb", **known[name])
+            for player, made in tuned.items():
+                yield {"prior": name, "seed": seed, "player": player} | _averages(made, seed)
+    learned = {"prior": LearnedPrior(regularization=problem.regularization)}
+    for seed in _JUDGING[:2]:
+        rows: dict[str, Player] = {"SparQ": partial(_made, "sparq-gp-ucb", **learned)}
+        rows["GP-UCB"] = partial(_made, "gp-ucb", **learned)
+        for player, made in rows.items():
+            yield {"prior": "learned in play", "seed": seed, "player": player} | _averages(made, seed)
+        for player in ("best fixed", "random"):
+            yield {"prior": "none", "seed": seed, "player": player} | _averages(_references()[player], seed)
+
+
+def _bounded(problem: MovingPeak, seed: int, *, norm: float, gains: Any, level: float, **words: Any) -> Any:
+    """Return SparQ-GP-UCB with its theorem's width, and what its proof needs for a bound."""
+    bandit = _made("sparq-gp-ucb", problem, seed, norm_bound=norm, failure_probability=0.05, beta=None, **words)
+    bandit.proof = lambda t: (
+        2.0 * float(bandit.beta) * math.sqrt(2.0 * (1.0 + (level * math.log(t)) ** 2) * float(gains[t - 1]) / t)
+    )
+    return bandit
+
+
+def _averages(player: Player, seed: int) -> dict[str, Any]:
+    problem, shown = MovingPeak(seed=seed), dict[str, Any]()
+    bandit, regrets = player(problem, seed), list[float]()
+    for t in range(max(_SHOWN)):
+        x = bandit.ask()
+        regrets.append(problem.regret(x, t).item())
+        if t + 1 in _SHOWN and (bound := getattr(bandit, "proof", None)):
+            shown |= {f"proof {t + 1}": round(bound(t + 1), 3)}
+        bandit.tell(x, problem.pull(x, t) - problem.center)
+    return shown | {f"{t}": round(float(np.mean(regrets[:t])), 4) for t in _SHOWN}
+
+
+def _likeliest(problem: MovingPeak, number: int, when: Callable[[int], int]) -> tuple[float, float, float]:
+    """Return ℓ, variance and λ of the largest marginal likelihood of rewards of random arms."""
+    rows = torch.randint(len(problem.arms), (number,), generator=torch.Generator().manual_seed(0))
+    X, noise = problem.arms[rows].numpy(), np.random.default_rng(0).normal(0.0, 0.1, number)
+    Y = np.array([float(problem.mean(problem.arms[rows[t], None], when(t))) for t in range(number)])
+    Y, squares = Y - problem.center + noise, (X - X.T) ** 2
+
+    def misfit(logs: np.ndarray) -> float:
+        length, variance, level = np.exp(logs)
+        return -_evidence(variance * np.exp(-squares / (2 * length**2)) + level * np.eye(number), Y)
+
+    found = minimize(misfit, np.log([3.0, 0.5, 0.05]), method="Nelder-Mead", options={"xatol": 1e-3, "maxfev": 150})
+    length, variance, level = (float(f"{each:.4g}") for each in np.exp(found.x))
+    return length, variance, level
+
+
+def _norm(problem: MovingPeak, kernel: ScaleKernel, level: float) -> float:
+    with torch.no_grad():
+        K = kernel(problem.arms, problem.arms).to_dense().numpy()
+    values = np.stack([problem.means(t).numpy() - problem.center for t in range(0, 63, 3)])
+    weights = np.linalg.solve(K + level * np.eye(len(K)), values.T)
+    return float(f"{np.sqrt(((K @ weights) * weights).sum(0)).max():.3g}")
+
+
+def figure(records: Path, output: Path) -> None:
+    """Draw average regrets and both bounds from the records of ``fitted``."""
+    from matplotlib import pyplot
+
+    rows = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
+    figure, axes = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
+    for prior, player in (
+        ("of the peak", "SparQ"),
+        ("of play", "SparQ"),
+        ("of the peak", "SparQ, theorem"),
+        ("of the peak", "W-SparQ w=2"),
+        ("of the peak", "GP-UCB"),
+        ("none", "best fixed"),
+        ("none", "random"),
+    ):
+        kept = [each for each in rows if (each["prior"], each.get("player")) == (prior, player)]
+        label = player if prior in ("none", "of the peak") else f"{player}, prior {prior}"
+        axes.plot(_SHOWN, [np.mean([each[f"{t}"] for each in kept]) for t in _SHOWN], label=label)
+    proofs = [each for each in rows if each.get("player") == "SparQ, theorem" and each["prior"] == "of the peak"]
+    means = [np.mean([each[f"proof {t}"] for each in proofs]) for t in _SHOWN]
+    axes.plot(_SHOWN, means, "k--", label="the proof's bound, with its numbers")
+    axes.plot(_SHOWN, [_rate(t) for t in _SHOWN], "k:", label="Eq. (19) with the constant 1")
+    axes.set(xlabel="round T", ylabel="average dynamic regret", yscale="log", xscale="log")
+    figure.legend(loc="outside right upper", fontsize="small")
+    figure.savefig(output, dpi=120)
+
+
+def _rate(t: int) -> float:
+    inner = math.log(20.0) + max(math.log(math.log(t)), 0.0) ** 4
+    return math.sqrt(math.log(t) ** 6 * inner / t)
 
 
 if __name__ == "__main__":
