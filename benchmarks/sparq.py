@@ -96,7 +96,7 @@ def _played(player: Player, speed: float, seed: int, rounds: int = _ROUNDS) -> d
 
 
 def _made(name: str, problem: MovingPeak, seed: int, **words: Any) -> Any:
-    common = {"candidates": problem.arms, "seed": seed, "beta": 1.0}
+    common = {"candidates": problem.arms, "seed": seed} | ({} if name == "random" else {"beta": 1.0})
     if "prior" not in words:
         common |= {"kernel": problem.kernel, "regularization": problem.regularization}
     if "sparq" in name:
@@ -131,7 +131,7 @@ def _references() -> dict[str, Player]:
             candidates=problem.arms, expert=EnvironmentExpert(problem), seed=seed
         ),
         "best fixed": lambda problem, seed: BestFixed(environment=problem, horizon=_ROUNDS),
-        "random": lambda problem, seed: algorithms.build("random", candidates=problem.arms, seed=seed),
+        "random": partial(_made, "random"),
     }
 
 
