@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from scipy.optimize import minimize
 
 from benchmarks.best_answer import BestAnswer
@@ -154,7 +154,7 @@ def accuracy() -> Iterator[dict[str, Any]]:
                 Y = told(X, t)[0].numpy()
                 for factor in (1.0, 3.0, 6.0, 12.0, 24.0):
                     number = sparq_questions(t + 1, factor)
-                    played = PlayedPoints(X, problem.kernel, X.new_zeros(()), X.new_ones(len(X)))
+                    played = PlayedPoints(X, cast(Kernel, problem.kernel), X.new_zeros(()), X.new_ones(len(X)))
                     Z = KDPP(number).select(played, torch.Generator().manual_seed(seed)).points
                     place = [int((z == X).all(-1).nonzero()[0]) for z in Z]
                     sizes = {"distinct": len(X.unique(dim=0)), "questions": len(Z)}
@@ -166,7 +166,7 @@ def accuracy() -> Iterator[dict[str, Any]]:
 def _errors(problem: MovingPeak, X: torch.Tensor, Y: np.ndarray, place: list[int], level: float) -> dict[str, float]:
     with torch.no_grad():
         points = torch.cat([X, problem.arms])
-        gram = problem.kernel(points, points).to_dense().double().numpy()
+        gram = cast(Kernel, problem.kernel)(points, points).to_dense().double().numpy()
     n = len(X)
     K, across, own = gram[:n, :n], gram[:n, n:], gram.diagonal()[n:]
     mean, variance = _posterior(K, across, own, Y, level)
@@ -224,8 +224,10 @@ def fitted() -> Iterator[dict[str, Any]]:
     priors |= {"of play": _likeliest(problem, 500, lambda t: t), "of a snapshot": _likeliest(problem, 200, lambda t: 0)}
     known = dict[str, dict[str, Any]]()
     for name, (length, variance, level) in priors.items():
-        kernel = ScaleKernel(RBFKernel()).double()
-        kernel.outputscale, kernel.base_kernel.lengthscale = variance, length
+        inner = RBFKernel()
+        inner.lengthscale = torch.tensor(length)
+        kernel = ScaleKernel(inner).double()
+        kernel.outputscale = torch.tensor(variance)
         known[name] = {"kernel": kernel, "regularization": level}
         bound = _norm(problem, kernel, level)
         gains = greedy_information_gain(kernel, problem.arms, level, max(_SHOWN))
