@@ -230,7 +230,7 @@ def fitted() -> Iterator[dict[str, Any]]:
         kernel.outputscale = torch.tensor(variance)
         known[name] = {"kernel": kernel, "regularization": level}
         bound = _norm(problem, kernel, level)
-        gains = greedy_information_gain(kernel, problem.arms, level, max(_SHOWN))
+        gains = greedy_information_gain(kernel, problem.arms, max(_SHOWN), level)
         yield {"prior": name, "lengthscale": length, "variance": variance, "regularization": level, "norm": bound}
         for seed in _JUDGING[:2]:
             tuned: dict[str, Player] = {"SparQ": partial(_made, "sparq-gp-ucb", **known[name])}

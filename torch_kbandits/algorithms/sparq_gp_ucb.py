@@ -83,7 +83,7 @@ class WSparQGPUCB(Bandit):
     Args:
         expert: as in ``SparQGPUCB``.
         window: w in rounds, or units of time, a number or a function of t. Where the function moves by Δ a round, about
-            √λ/Δ: then what is injected has reached the noise.
+            √λ/Δ.
         questions: how many in a round in which it asks, as in ``SparQGPUCB``.
         max_questions: how many points the expert may be asked about in all; None for any number.
         growth: as in ``SparQGPUCB``; a rate of (Δ/√λ)² / 3 fits a drift of Δ a round in one direction.
