@@ -320,6 +320,13 @@ def test_a_window_of_one_round_is_sparq_with_the_cut_off_at_age_one():
     assert len(first.asked) == len(second.asked) == 8
 
 
+def test_an_expert_that_is_late_is_asked_again_in_the_next_round_of_the_window():
+    expert = Oracle()
+    bandit = windowed(lambda X, time: expert(X, time) if time > 3 else None, 4.0)
+    play(bandit, 9)
+    assert ([time for _, time, _ in expert.asked], bandit.expert.num_late) == ([4, 8], 3)
+
+
 def test_answers_of_a_window_are_saved_and_a_restart_forgets_them():
     bandit, loaded = windowed(expert := Oracle(), 5.0), windowed(pytest.fail, 5.0)
     play(bandit, 4)

@@ -62,8 +62,8 @@ class Questions:
         return self.lasting(self.expert.answers(X, now), round, clock.now)
 
     def lasting(self, said: Answers, round: int, now: float) -> Answers:
-        """Return answers that were given at a time and count as long as they should."""
-        if self.window is None:
+        """Return answers that were given at a time and count as long as they should, none no longer than that."""
+        if self.window is None or not len(said.X):
             return said
         return said._replace(until=now + of_round("window", self.window, round + 1))
 
