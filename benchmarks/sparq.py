@@ -305,6 +305,7 @@ def figure(records: Path, output: Path) -> None:
         ("of the peak", "SparQ"),
         ("of play", "SparQ"),
         ("of the peak", "SparQ, theorem"),
+        ("of play", "SparQ, theorem"),
         ("of the peak", "W-SparQ w=2"),
         ("of the peak", "GP-UCB"),
         ("none", "best fixed"),
