@@ -385,8 +385,9 @@ class BanditReports:
             InputError: if this bandit asks an expert itself, or none.
         """
         advice, state = self._advice(), self._at(time)
-        asked = advice.points(*self._asked_by(state), self._config.seed)
-        return self._there(asked[:0] if state.answers_now is not None else asked)
+        if state.answers_now is not None:
+            return self._there(self.candidates.example[:0])
+        return self._there(advice.points(*self._asked_by(state), self._config.seed))
 
     def answer(self, X: Any, Y: Any, variance: Any, *, time: Any = None) -> None:
         """Tell what the function of now is at points, those of ``questions`` or others: no rewards, and no round.
