@@ -76,18 +76,18 @@ def main() -> None:
         taken.update(rows)
         values, where, called = filled(readings[:, rows]), places[rows], [names[i] for i in rows]
         learned = learn(where, values[:_LEARNED])
-        _write(words.folder / f"{city}-places.csv", ["station", "east", "north"], called, where)
+        write(words.folder / f"{city}-places.csv", ["station", "east", "north"], called, where)
         for name, part in ((f"{city}-first.csv", slice(_LEARNED)), (f"{city}.csv", slice(_LEARNED, None))):
-            _write(words.folder / name, ["day", *called], days[part], (values[part] - learned.center).round(4))
-        print(f"# {city}, as in a spec:\n{_settings(where, values[:_LEARNED], learned)}")
+            write(words.folder / name, ["day", *called], days[part], (values[part] - learned.center).round(4))
+        print(f"# {city}, as in a spec:\n{settings(where, values[:_LEARNED], learned)}")
         print(f"# fitted to all days: {', '.join(f'{each:.4g}' for each in learn(where, values))}")
-        print(f"# average regret in the 60 days: {_references(values, learned.regularization)}\n")
+        print(f"# average regret in the 60 days: {references(values, learned.regularization, _LEARNED)}\n")
 
 
-def _references(values: np.ndarray, noise: float) -> str:
-    """Return the average regrets of players without a model."""
-    lost = values[_LEARNED:].max(1, keepdims=True) - values[_LEARNED:]
-    favourite = values[:_LEARNED].mean(0).argmax()
+def references(values: np.ndarray, noise: float, learned: int) -> str:
+    """Return the average regrets of players without a model after so many days that are learned from."""
+    lost = values[learned:].max(1, keepdims=True) - values[learned:]
+    favourite = values[:learned].mean(0).argmax()
     return (
         f"random play {lost.mean():.1f}, the best station that stays {lost.mean(0).min():.1f}, the one of the highest "
         f"mean before {lost[:, favourite].mean():.1f}, the best of ⌈6 ln t⌉ stations at random, read with noise, "
@@ -110,8 +110,8 @@ def looked(lost: np.ndarray, questions: float, noise: float, draws: int = 1000) 
     return float(np.mean(totals))
 
 
-def _settings(where: np.ndarray, values: np.ndarray, learned: Learned) -> str:
-    # The largest norm of a day's posterior mean given its readings, and the mean norm of its daily change.
+def settings(where: np.ndarray, values: np.ndarray, learned: Learned) -> str:
+    """Return lines of a spec: the largest norm of a day's posterior mean, and how much it changes by on average."""
     squares = ((where[:, None] - where[None]) ** 2).sum(-1)
     covariance = learned.variance * np.exp(-squares / (2 * learned.lengthscale**2))
     noisy = covariance + learned.regularization * np.eye(len(squares))
@@ -124,7 +124,8 @@ noise_scale = {learned.regularization**0.5:.4g}
 norm_bound = {norms.max():.2f}  # a day's norm changes by {changes.mean():.2f} on average"""
 
 
-def _write(path: Path, head: list[str], names: list[str], values: np.ndarray) -> None:
+def write(path: Path, head: list[str], names: list[str], values: np.ndarray) -> None:
+    """Write a table with a first column of names."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([head, *([name, *row] for name, row in zip(names, values.tolist(), strict=True))])
 

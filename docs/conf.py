@@ -35,7 +35,7 @@ nitpick_ignore = [
     for name in (
         "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
-        "bandit.config.Advice",
+        "bandit.advice.Questions",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "selection.base.Offered",

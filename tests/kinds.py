@@ -32,6 +32,7 @@ NEEDED = {
     **{name: {"scales": (2.0, 1.0, 0.5)} for name in ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")},
     "r-gp-ucb": {"period": 25.0},
     "sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05)},
+    "w-sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05), "window": 3.0},
     "sup-kernel-ucb": {"horizon": 200},
     "sw-gp-ucb": {"window": 12.0},
     "ui-gp-ucb": {"growth": 0.01},
@@ -97,7 +98,7 @@ class Kind(NamedTuple):
     rounds: int = 8  # few where a round takes long
     tolerance: float = 0.0  # of points that are searched for by gradients, which amplify rounding
     loads: bool = True  # whether a file has all that it is made of
-    replays: bool = True  # whether a history says all of its times
+    replays: bool = True  # whether a history says all of its times, and no answers count for longer than a round
 
 
 def on_a_box(made: Callable[[], kb.Bandit], rounds: int = 3, **words: Any) -> Kind:
@@ -135,7 +136,10 @@ ACTIONS = kb.ContextualActions(ARMS[:9, :1], context_dim=1)
 CHANGING = kb.ContextualActions(action_dim=1, context_dim=1)
 
 KINDS = {
-    **{name: Kind(lambda name=name: make(name), loads=name != "sparq-gp-ucb") for name in NAMES},
+    **{
+        name: Kind(lambda name=name: make(name), loads="sparq" not in name, replays=name != "w-sparq-gp-ucb")
+        for name in NAMES
+    },
     **{
         f"{name}, box": on_a_box(lambda name=name: make(name, candidates=SMALL_BOX))
         for name in ("bkb", "gp-ei", "gp-ts", "gp-ucb")

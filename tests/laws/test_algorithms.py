@@ -20,7 +20,7 @@ SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb", "shared-lin-ucb"}
 #: Of several hypotheses each; their model is that of one.
 FAMILIES = ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")
 #: Points of some know the time; SparQ believes answers, too.
-TIMED = ("sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb")
+TIMED = ("sparq-gp-ucb", "w-sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb")
 #: They maximise no function of the posterior.
 FUNCTIONLESS = ("random", "gp-ts", "hp-gp-ts", "pe-gp-ts", "mini-gp-ucb", "sup-kernel-ucb")
 
@@ -105,7 +105,7 @@ def test_every_algorithm_beats_chance():
             "ui-gp-ucb": {"growth": 0.001},
         }.get(name, {})
         words |= {key: word for key, word in NEEDED.get(name, {}).items() if key == "scales"}
-        if name == "sparq-gp-ucb":
+        if "sparq" in name:
             words["expert"] = lambda X, time: (problem.mean(X) - 0.5, 0.01)
         bandit = make(name, candidates=problem.arms, kernel=rbf(0.5), regularization=0.01, **words)
         regret = []
@@ -213,6 +213,7 @@ REMEMBERING = {
     "sw-gp-ucb",
     "ui-gp-ucb",
     "w-gp-ucb",
+    "w-sparq-gp-ucb",
 }
 
 

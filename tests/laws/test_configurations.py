@@ -52,8 +52,7 @@ def make(name="ek-ucb", space=LIMITED, **settings):
     words = {"kernel": default_kernel(space.dimension, space.groups), "regularization": 0.01, "seed": 3}
     if "beta" in kb.algorithms.registry.signature(name).parameters:
         words["beta"] = 1.5
-    needed = {} if name == "sparq-gp-ucb" else NEEDED.get(name, {})
-    needed |= {"expert": lambda X, time: (X.sum(-1), 0.05)} if name == "sparq-gp-ucb" else {}
+    needed = NEEDED.get(name, {}) | ({"expert": lambda X, time: (X.sum(-1), 0.05)} if "sparq" in name else {})
     return kb.algorithms.build(name, **{"candidates": space, **words, **needed, **settings})
 
 

@@ -38,7 +38,7 @@ def test_each_kind_of_fault_is_said_once_and_counted_always():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             expert.answers(X, 4)
-        assert [tuple(part.shape) for part in answers] == [(0, 2), (0,), (0,)]
+        assert [tuple(part.shape) for part in answers[:3]] == [(0, 2), (0,), (0,)]
         assert (expert.num_questions, expert.num_failures, expert.num_late) == (8, 2, 0)
     faults = iter([function for function, _ in FAULTS[:5]])
     expert = GuardedExpert(lambda X, t: next(faults)(X, t))

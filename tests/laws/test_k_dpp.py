@@ -111,6 +111,16 @@ def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):
     assert len(drawn(X, kernel, 24, 400, seeded(0, 0))) == 6
 
 
+def test_no_point_far_from_all_others_is_left_out_for_one_that_the_rest_spans():
+    """Without one of them a determinant is less than 1e-5 of what it is with it, so that no draw is likely to be."""
+    far = torch.tensor([*range(-48, -15, 4), *range(16, 49, 4)], dtype=DOUBLE)
+    for seed in range(6):
+        near = 14.0 * torch.rand(60, generator=seeded(seed, 0), dtype=DOUBLE) - 7.0
+        Z = kb.KDPP(80).select(played(torch.cat([far, near])[:, None], rbf(10.0**0.5)), seeded(seed, 1)).points
+        assert len(far) < len(Z) < 40
+        assert bool((far == Z).any(0).all())
+
+
 def test_more_than_the_rank_is_cut_down_or_filled_up():
     X = data(12, 2)[0]
     rule, points = kb.KDPP(5), played(X, linear())

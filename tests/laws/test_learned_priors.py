@@ -21,7 +21,8 @@ from torch_kbandits.priors import default_kernel
 
 #: LinUCB and its relative have kernels of their own, a family kernels that are given, and SparQ needs λ.
 FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
-NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "shared-lin-ucb", "sparq-gp-ucb", *FAMILIES)]
+WITHOUT = ("lin-ucb", "shared-lin-ucb", "sparq-gp-ucb", "w-sparq-gp-ucb", *FAMILIES)
+NAMES = [name for name in algorithms.names() if name not in WITHOUT]
 
 
 def learning(space="arms", memory="none"):

@@ -112,7 +112,7 @@ def test_points_that_know_the_time_and_the_filter_have_their_own_noise():
 
 
 #: Whose λ is given, and whose posterior is the same whether any noise is told: no filter of few arms.
-FILTERED = ("sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb", "outcomes in batches")
+FILTERED = ("sparq-gp-ucb", "w-sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb", "outcomes in batches")
 ALIKE = [name for name in KINDS if "prior" not in name and "noise" not in name and name not in FILTERED]
 
 

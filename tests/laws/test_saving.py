@@ -211,7 +211,7 @@ NOT_MADE_AGAIN = [
         lambda: make("bkb", kernel=gp.ScaleKernel(OwnKernel()).double()),
         "prior.kernel.base_kernel: OwnKernel is not",
     ),
-    (lambda: make("sparq-gp-ucb"), "memories: SparQCutoff is not known"),
+    (lambda: make("sparq-gp-ucb"), "advice.expert: GuardedExpert is not known"),
     (lambda: OwnBandit(**OWN), "OwnBandit cannot be made again: its class is not known"),
     (lambda: make("gp-ts", candidates=kb.UnitCube(2, snap=snapped)), "candidates.snap: snapped is not known"),
 ]

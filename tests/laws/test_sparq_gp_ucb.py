@@ -1,4 +1,4 @@
-"""SparQ-GP-UCB against dense formulas; what becomes of the expert's answers, failures and repeated questions."""
+"""SparQ- and W-SparQ-GP-UCB against dense formulas; what becomes of answers, failures and repeated questions."""
 
 import math
 
@@ -270,3 +270,129 @@ def test_a_failure_costs_the_answers_of_its_round_and_an_interrupt_leaves_the_ba
 def test_without_beta_the_norm_must_be_bounded():
     with pytest.raises(kb.InputError, match="which needs norm_bound"):
         make(Oracle(), beta=None)
+
+
+def windowed(expert, window, candidates=ARMS, **settings):
+    words = {"kernel": rbf(LENGTH), "regularization": LAMBDA, "beta": BETA, "seed": 2} | settings
+    return algorithms.WSparQGPUCB(expert=expert, window=window, candidates=candidates, **words)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("growth", [0.0, 0.7, kb.LinearGrowth(0.02), kb.ExponentialGrowth(0.6)], ids=str)
+@pytest.mark.parametrize("window", [1.0, 3.0, lambda t: 1.0 + t // 4])
+def test_in_a_window_answers_and_rewards_count_with_the_noise_of_their_age(growth, window):
+    bandit, (played, rewards) = windowed(expert := Oracle(), window, questions=2.0, growth=growth), ([], [])
+    injected = {
+        "0.0": lambda age: 0.0 * age,
+        "0.7": lambda age: LAMBDA * 0.7 * age**2,
+        "LinearGrowth(rate=0.02)": lambda age: 0.02 * age,
+        "ExponentialGrowth(discount=0.6)": lambda age: LAMBDA * (0.6**-age - 1.0),
+    }[str(growth)]
+    asked_at, width = [], 0.0
+    for t in range(12):
+        size = window(t + 1) if callable(window) else window
+        before, is_due = len(expert.asked), t > 0 and (not asked_at or t >= asked_at[-1] + width)
+        x = bandit.ask()
+        assert len(expert.asked) == before + is_due
+        if is_due:
+            asked_at.append(t)
+            width = size
+        ages = np.arange(len(rewards), 0, -1.0)
+        counts = ages <= size
+        known, values = np.array(played).reshape(-1, 2)[counts], np.array(rewards)[counts]
+        noises = (LAMBDA + injected(ages))[counts]
+        if asked_at:
+            X, _, Y = expert.asked[-1]
+            known, values = np.concatenate([X.numpy(), known]), np.concatenate([Y.numpy(), values])
+            noises = np.concatenate([np.full(len(X), 0.01 + injected(float(t - asked_at[-1]))), noises])
+        expected = oracles.exact(oracles.rbf(LENGTH), known, values, noises, ARMS.numpy())
+        posterior = bandit.model.posterior(ARMS.unsqueeze(-2))
+        assert difference(posterior.mean.flatten(), expected.mean) < expected.rounding
+        assert difference(posterior.variance.flatten(), np.maximum(expected.variance, 1e-10)) < expected.rounding
+        bandit.tell(x, y := moving(x, t))
+        played, rewards = [*played, x[0].numpy()], [*rewards, float(y)]
+    assert len(asked_at) == {1.0: 11, 3.0: 4}.get(window, len(asked_at)) < 12
+
+
+def test_a_window_of_one_round_is_sparq_with_the_cut_off_at_age_one():
+    plain = make(first := Oracle(), cutoff=2.0)
+    assert torch.equal(play(windowed(second := Oracle(), 1.0), 9), play(plain, 9))
+    assert len(first.asked) == len(second.asked) == 8
+
+
+def test_an_expert_that_is_late_is_asked_again_in_the_next_round_of_the_window():
+    expert = Oracle()
+    bandit = windowed(lambda X, time: expert(X, time) if time > 3 else None, 4.0)
+    play(bandit, 9)
+    assert ([time for _, time, _ in expert.asked], bandit.expert.num_late) == ([4, 8], 3)
+
+
+def test_answers_of_a_window_are_saved_and_a_restart_forgets_them():
+    bandit, loaded = windowed(expert := Oracle(), 5.0), windowed(pytest.fail, 5.0)
+    play(bandit, 4)
+    loaded.load_state_dict(bandit.state_dict())
+    for t in (4, 5):
+        x = bandit.ask()
+        assert torch.equal(loaded.ask(), x)
+        bandit.tell(x, moving(x, t))
+        loaded.tell(x, moving(x, t))
+    assert [time for _, time, _ in expert.asked] == [1]
+    bandit.restart()
+    play(bandit, 2)
+    assert [time for _, time, _ in expert.asked] == [1, 7]
+
+
+@pytest.mark.parametrize("built", [make, lambda expert: windowed(expert, 4.0)], ids=["sparq", "w-sparq"])
+def test_answers_that_are_given_are_as_those_of_an_expert_that_is_asked(built):
+    given, asking = built(None), built(expert := Oracle())
+    assert given.expert is None
+    for t in range(10):
+        x = asking.ask()
+        questions = given.questions()
+        if len(questions):
+            X, time, Y = expert.asked[-1]
+            assert (torch.equal(X, questions), time) == (True, t)
+            given.answer(questions, Y, 0.01)
+            assert len(given.questions()) == 0
+        assert torch.equal(given.ask(), x)
+        for each in (given, asking):
+            each.tell(x, moving(x, t))
+    assert given.num_asked == 10
+
+
+def test_answers_of_several_who_look_add_up_and_faulty_ones_change_nothing():
+    bandit, twin = windowed(None, 4.0), windowed(None, 4.0)
+    for each in (bandit, twin):
+        each.tell(ARMS[:5], moving(ARMS[:5], 0))
+    for row in range(5):
+        bandit.answer(ARMS[row : row + 1], moving(ARMS[row : row + 1], 1), 0.01)
+    twin.answer(ARMS[:5], moving(ARMS[:5], 1), torch.full((5,), 0.01, dtype=DOUBLE))
+    moments = bandit.model.posterior(ARMS.unsqueeze(-2))
+    assert difference(moments.mean, twin.model.posterior(ARMS.unsqueeze(-2)).mean) < 1e-12
+    before = str(twin.state_dict())
+    for X, Y, variance, message in [
+        (ARMS[:2], [0.5], 0.1, "one for each of the 2 points"),
+        (ARMS[:1], [math.nan], 0.1, "must be finite"),
+        (ARMS[:1], [0.5], -0.1, "at least 0"),
+        (ARMS[:1, :1], [0.5], 0.1, "2 columns"),
+    ]:
+        with pytest.raises(kb.InputError, match=message):
+            twin.answer(X, Y, variance)
+    assert str(twin.state_dict()) == before
+    for other in (make(Oracle()), algorithms.GPUCB(candidates=ARMS, prior=kb.LearnedPrior(), seed=0)):
+        with pytest.raises(kb.InputError, match="expert=None"):
+            other.questions()
+    with pytest.raises(kb.InputError, match="max_questions"):
+        make(None, max_questions=3)
+
+
+@pytest.mark.parametrize("built", [make, lambda expert, **words: windowed(expert, 6.0, **words)])
+def test_a_dictionary_of_all_that_counts_changes_nothing_and_answers_join_a_small_one(built):
+    exact, sparse = built(Oracle()), built(Oracle(), dictionary=kb.GreedyDictionary(100))
+    small = built(expert := Oracle(), dictionary=kb.GreedyDictionary(2))
+    for t in range(8):
+        x, _, _ = exact.ask(), sparse.ask(), small.ask()
+        assert difference(sparse.acquisition()(ARMS.unsqueeze(-2)), exact.acquisition()(ARMS.unsqueeze(-2))) < 1e-5
+        for each in (exact, sparse, small):
+            each.tell(x, moving(x, t))
+        assert len(small.inducing_points) <= 2 + (len(expert.asked[-1][0]) if expert.asked else 0)

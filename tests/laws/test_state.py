@@ -55,7 +55,7 @@ def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path
         bandit.forget()
         assert (replayed.num_since_restart, replayed.memory) == (bandit.num_since_restart, bandit.memory)
         ours, theirs = replayed.health(), bandit.health()
-        if name != "sparq-gp-ucb":  # whose predictions had answers of an expert, which no history has
+        if "sparq" not in name:  # whose predictions had answers of an expert, which no history has
             for word in ("residuals_since", "num_residuals", "coverage", "flagged_round", "slack_round"):
                 assert getattr(ours, word) == getattr(theirs, word), word
             for word in ("recent_mean", "recent_spread", "log_evidence"):

@@ -48,6 +48,8 @@ VALID = {
     "/tell": {"ids": [0, 1], "y": [0.5, 1.0], "time": 2, "outcomes": {"heat": [1.0, 2.0]}, "failed": False, "key": "t"}
     | {"noise": [0.1, 0.2], "sem": 0.5},
     "/forget": {"actions": [[0.5, 0.5]], "context": [1.0], "all": True, "key": "f"},
+    "/answer": {"points": [[0.5, 0.5]], "y": [0.5], "variance": 0.1, "time": 1.0, "key": "a"},
+    "/questions": {"time": 1.0},
     "/recommend": {"context": [0.5], "candidates": [[0.1]], "time": "2026-01-01"},
     "/stop": {"regret": 0.5, "confidence": 0.9, "no_better_by": 0.1, "beta": 2.0, "time": 1.0, "context": [0.5]},
     "/posterior": {"points": [[0.5, 0.5], [0.25, 0.75]], "context": [0.5]},

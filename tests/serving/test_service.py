@@ -7,6 +7,7 @@ import math
 import os
 import random
 from contextlib import suppress
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
@@ -407,6 +408,32 @@ def test_what_a_file_does_not_hold_is_given_or_refused(tmp_path):
     for none in (tmp_path / "none.kb", tmp_path / "no folder" / "none.kb"):
         with pytest.raises(FileError):
             Service.open(none)
+
+
+@pytest.mark.parametrize("make", [algorithms.SparQGPUCB, partial(algorithms.WSparQGPUCB, window=3.0)])
+def test_questions_are_answered_over_the_service_and_answers_outlive_a_crash(make, tmp_path):
+    words = {"regularization": 0.1, "kernel": rbf(0.4), "seed": 0, "beta": 2.0, "questions": 3.0}
+    served = Service.open(saved(lambda: make(candidates=ARMS, expert=None, **words), tmp_path))
+    alone = make(candidates=ARMS, expert=None, **words)
+    for t in range(9):
+        found = served.answer("questions", {})
+        assert found["points"] == alone.questions().tolist()
+        if found["points"]:
+            said = {"points": found["points"], "y": [math.sin(5.0 * x + t) for x, _ in found["points"]]}
+            assert served.answer("answer", said | {"variance": 0.01, "key": f"{t}"}) == {"already": False}
+            assert served.answer("answer", said | {"variance": 0.01, "key": f"{t}"}) == {"already": True}
+            alone.answer(said["points"], said["y"], 0.01)
+            assert served.answer("questions", {}) == {"actions": [], "points": []}
+        if t % 4 == 2:
+            served = Service.open(crash(served, tmp_path / f"after {t}"))
+        asked = served.answer("ask", {})
+        assert torch.equal(numbers(asked["actions"]), alone.ask())
+        served.answer("tell", {"ids": asked["ids"], "y": 0.5})
+        alone.tell(alone.pending, 0.5)
+    with pytest.raises(InputError, match="variance is missing"):
+        served.answer("answer", {"points": [[0.5, 0.5]], "y": [0.5]})
+    with pytest.raises(InputError, match="at least 0, got -1"):
+        served.answer("answer", {"points": [[0.5, 0.5]], "y": [0.5], "variance": -1.0})
 
 
 def seen(served):

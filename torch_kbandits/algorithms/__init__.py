@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.registry import build as build
     from torch_kbandits.algorithms.registry import names as names
     from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB as SparQGPUCB
+    from torch_kbandits.algorithms.sparq_gp_ucb import WSparQGPUCB as WSparQGPUCB
     from torch_kbandits.algorithms.time_varying import RGPUCB as RGPUCB
     from torch_kbandits.algorithms.time_varying import SWGPUCB as SWGPUCB
     from torch_kbandits.algorithms.time_varying import TVGPUCB as TVGPUCB

@@ -13,10 +13,11 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, EpsilonGreedy, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.callbacks import Callbacks
 from torch_kbandits.bandit.choices import with_chosen
-from torch_kbandits.bandit.config import Advice, BanditConfig
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.decisions import BanditDecisions
 from torch_kbandits.bandit.health import FIRST_REWARDS, LAST_CALLS, warn_of_failing, warn_of_far_rewards
 from torch_kbandits.bandit.keeping import KeptBandit
@@ -117,7 +118,7 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
         seed: int,
         trigger: RestartTrigger | None = None,
         memories: MemoryChoice | None = None,
-        advice: Advice | None = None,
+        advice: Questions | None = None,
         mean: PriorMean | None = None,
         prior: Prior | LearnedPrior | None = None,
         family: Family | None = None,

@@ -36,7 +36,7 @@ def check_pieces(config: Any) -> None:
     if memories is not None and (undecided := [each.name for each in config.declared if each.memory is None]):
         raise InputError(f"{several} goes by the rewards: give the memory of Outcome({undecided[0]!r}, memory=...).")
     if config.advice is not None and (not config.all_memories or rule.num_stages):
-        raise InputError("An expert's answers count at one time only: give a memory, and a rule without stages.")
+        raise InputError("An expert's answers count for a time only: give a memory, and a rule without stages.")
     if config.family is not None:
         given_prior(config.prior)
         if others := [name for name in ("memories", "advice", "objective") if getattr(config, name) is not None]:

@@ -1,7 +1,6 @@
 """What a bandit is made of, and the surrogates that its pieces begin."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
@@ -20,6 +19,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
+from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
 from torch_kbandits.bandit.fidelities import Levels, levels_of
@@ -36,7 +36,6 @@ from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import Fidelity, KnownSafe, Limit, Objective, Outcome, declared
@@ -52,19 +51,6 @@ from torch_kbandits.selection import (
     Surrogate,
     surrogate_over,
 )
-
-
-class Advice(ABC):
-    """An expert who is asked about the current function once a round, or once for each time that ``ask`` is given.
-
-    Answers are no rewards: no history has them, and the next round drops them.
-    """
-
-    expert: GuardedExpert
-
-    @abstractmethod
-    def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
-        """Ask, given the rewards so far, the prior covariance, the round and its time; the seed addresses draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +88,7 @@ class BanditConfig:
     seed: int
     trigger: RestartTrigger | None = None
     memories: MemoryChoice | None = None
-    advice: Advice | None = None
+    advice: Questions | None = None
     family: Family | None = None
     theory: TheoremWidth | None = None
     noise_scale: float | None = None

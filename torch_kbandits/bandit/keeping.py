@@ -105,7 +105,7 @@ class KeptBandit:
                 Then the bandit is as it was.
         """
         self._become(restored(type(self), self._config, state))
-        if self._config.advice is not None:
+        if self._config.advice is not None and self._config.advice.expert is not None:
             self._config.advice.expert.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:

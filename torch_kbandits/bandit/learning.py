@@ -277,7 +277,9 @@ def _as_told(state: State, new: Round) -> History:
 def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
     """Return the state with a round told, which no posterior has learned yet."""
     ledger, number = state.ledger.with_told(told, held, pending), state.round + 1
-    return changed(state, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+    clock = clock.after_reward(number)
+    answers = tuple((at, said) for at, said in state.answers if clock.now < said.until)
+    return changed(state, ledger=ledger, round=number, answers=answers, clock=clock)
 
 
 def over_others(config: BanditConfig, state: State, kept: Tensor) -> State:

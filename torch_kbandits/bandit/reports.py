@@ -9,10 +9,12 @@ from types import FunctionType
 from typing import Any, Self, cast
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.choices import costs_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
@@ -28,6 +30,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
 from torch_kbandits.numerics.random import Lock, generator_for
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.observations.experts import Answers, GuardedExpert, checked_answers
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import CostObjective, Objective
 from torch_kbandits.priors import Prior
@@ -341,16 +344,69 @@ class BanditReports:
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        state = self._state
-        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
+        state = self._at(time)
         domain = self.candidates.in_round(context, candidates, state.clock.now)
-        if (advice := self._config.advice) is None or state.answers_now is not None:
+        if (advice := self._config.advice) is None or advice.expert is None or state.answers_now is not None:
             return state, domain
-        told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
-        said = advice.answers(told, state.told.kernel, state.round, state.clock, self._config.seed)
+        said = advice.answers(*self._asked_by(state), state.clock, self._config.seed)
+        return self._advised(state, said), domain
+
+    def _at(self, time: Any) -> State:
+        """Return what is known at a time."""
+        return without_expired(self._config, self._state.at(self._state.clock.moved_to(time, self._state.round)))
+
+    def _asked_by(self, state: State) -> tuple[History, Kernel, int]:
+        """Return what questions depend on: rewards since the last restart, the prior covariance and the round."""
+        return state.ledger.history_since(state.ledger.num_forgotten).rewarded, state.told.kernel, state.round
+
+    def _advised(self, state: State, said: Answers) -> State:
+        """Keep what was said at a time, whatever comes of it; return the state with it."""
         answers = (*state.answers, (state.clock.now, said))
-        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
-        return changed(state, answers=answers), domain
+        self._state = changed(self._state, answers=answers)
+        return changed(state, answers=answers)
+
+    def _advice(self) -> Questions:
+        """Return what the expert is asked, where answers are given."""
+        if self._config.advice is None or self._config.advice.expert is not None:
+            raise InputError("Questions are answered where an algorithm that has an expert is given none: expert=None.")
+        return self._config.advice
+
+    @property
+    def expert(self) -> GuardedExpert | None:
+        """The expert that is asked, with what is counted of it; None where there is none, or answers are given."""
+        return None if self._config.advice is None else self._config.advice.expert
+
+    def questions(self, *, time: Any = None) -> Tensor:
+        """Return points of which it is worth to know the function of now (Q, d), for who can look; see ``answer``.
+
+        They are past inputs, with contexts joint points, the context first. There are none while earlier answers count.
+
+        Args:
+            time: the current time, where ``ask`` is given one.
+
+        Raises:
+            InputError: if this bandit asks an expert itself, or none.
+        """
+        advice, state = self._advice(), self._at(time)
+        if state.answers_now is not None:
+            return self._there(self.candidates.example[:0])
+        return self._there(advice.points(*self._asked_by(state), self._config.seed))
+
+    def answer(self, X: Any, Y: Any, variance: Any, *, time: Any = None) -> None:
+        """Tell what the function of now is at points, those of ``questions`` or others: no rewards, and no round.
+
+        Args:
+            X: the points (Q, d), with contexts joint ones.
+            Y: noisy values of the current function there, (Q,), in reward units.
+            variance: of their noise, in reward units squared: one for all, or (Q,).
+            time: the current time, where ``ask`` is given one.
+
+        Raises:
+            InputError: if something does not fit, or this bandit asks an expert itself, or none; then nothing changed.
+        """
+        advice, state, example = self._advice(), self._at(time), self.candidates.example
+        X = checks.listed_points("X", X, dimension=example.shape[-1], like=example)
+        self._advised(state, advice.lasting(checked_answers((Y, variance), X), state.round, state.clock.now))
 
     def _known_ahead(self, state: State) -> FantasyPosterior | None:
         """Return the posterior with the batch so far pending if it was computed already."""

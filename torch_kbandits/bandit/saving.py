@@ -208,7 +208,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         state["family"] = told.sums
     if known.failures is not None and config.dictionary is not None:
         state["failures"] = _dictionary_of(known.failures.surrogate)
-    if config.advice is not None:
+    if config.advice is not None and config.advice.expert is not None:
         state["expert"] = {"counts": config.advice.expert.counts()}
     state = _copied(state)
     return state | {"checksum": _checksum(state)}
@@ -310,7 +310,9 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
         known,
         outcomes=tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"])),
         failures=failures_in(config, ledger, known.spec, clock.now, _dictionary(state.get("failures", {}))),
-        answers=tuple((said.pop("now"), Answers(**said)) for said in state["answers"]),
+        answers=tuple(
+            (said.pop("now"), Answers(**said | {"until": float(said["until"])})) for said in state["answers"]
+        ),
     )
 
 

@@ -92,18 +92,32 @@ class State:
     @property
     def surrogate(self) -> Surrogate:
         """The posterior now: of the rewards that count, and of what an expert said at this time; remembered."""
-        answers = self.answers_now if self.answers else None
-        if answers is None:
+        if not self.answers:
             return self.told
         known = vars(self).get("_advised")
-        if known is None or known[0] is not self.told or known[1] is not answers:
-            known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
-        return cast(Surrogate, known[2])
+        if known is None or known[0] is not self.told or known[1] is not self.answers or known[2] != self.clock.now:
+            answers = self.answers_now
+            found = self.told if answers is None else cast(Any, self.told).advised(answers)
+            known = vars(self)["_advised"] = self.told, self.answers, self.clock.now, found
+        return cast(Surrogate, known[3])
 
     @property
     def answers_now(self) -> Answers | None:
-        """What an expert said at this time; None if nobody was asked."""
-        return dict(self.answers).get(self.clock.now)
+        """What an expert said that counts now, with noise that grows with its age as far as that of rewards does.
+
+        None if nothing was said, not even that nothing is known.
+        """
+        now, level = self.clock.now, self.told.regularization
+        counting = [(at, said) for at, said in self.answers if at == now or at < now < said.until]
+        if not counting:
+            return None
+        growth, variances = getattr(self.spec.memory, "growth", None), list[Tensor]()
+        for at, said in counting:
+            age = said.variance.new_tensor(now - at)
+            drift = 0.0 if growth is None else growth.noise(age, level) - level.to(age)
+            variances.append(said.variance + drift)
+        X, Y, *_ = (torch.cat(parts) for parts in zip(*(said[:2] for _, said in counting), strict=True))
+        return Answers(X, Y, torch.cat(variances))
 
     @property
     def num_since_restart(self) -> int:

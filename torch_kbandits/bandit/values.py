@@ -21,7 +21,7 @@ from torch import Tensor
 import torch_kbandits.kernels as own_kernels
 from torch_kbandits import acquisition, confidence, dictionaries, memory, outcomes, spaces
 from torch_kbandits import priors as own_priors
-from torch_kbandits.bandit import adaptation, batches
+from torch_kbandits.bandit import adaptation, advice, batches
 from torch_kbandits.candidates import Arms, ArmSource, Box, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.arms import MappedFile
 from torch_kbandits.errors import KernelBanditError
@@ -75,7 +75,7 @@ _MODULES = _kinds(
 ) | {"ModuleList": torch.nn.ModuleList}
 #: The rest by constructors, which check their words: the dataclasses of this package by their fields.
 _KINDS: dict[str, type] = (
-    _kinds(dataclasses.is_dataclass, acquisition, adaptation, batches, columns, confidence, dictionaries)
+    _kinds(dataclasses.is_dataclass, acquisition, adaptation, advice, batches, columns, confidence, dictionaries)
     | _kinds(dataclasses.is_dataclass, families, ledger, memory, outcomes, own_priors, spaces)
     | {kind.__name__: kind for kind in _ATTRIBUTES}
     | _MODULES

@@ -20,8 +20,9 @@ from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
-#: Of the largest prior variance a conditional one below these shares adds nothing to the rank, and is rounding.
-_RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
+#: Of the largest prior variance a conditional one below these shares adds nothing to the rank, and is rounding. Of more
+#: points, the errors of an inverse would be larger than the conditional variances by which the chain decides.
+_RANK_TOLERANCE, _ROUNDING = 1e-7, 1e-12
 
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
@@ -38,7 +39,7 @@ class KDPP(DictionaryRule):
     This is a determinantal point process of fixed size (k-DPP), approximately. A Markov chain starts at the greedy
     maximum of the determinant; a step draws i uniformly from Z and j uniformly from the rest, and exchanges them with
     probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal points are never drawn together. If all sets of the size have
-    determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead. Members of a batch share the
+    determinant 0 (up to 1e-7 of the largest prior variance) the size is the rank instead. Members of a batch share the
     rows drawn; K is then their mean.
 
     The probability that comes with each point is the mean over all u, size / u.

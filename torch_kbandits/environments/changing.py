@@ -28,14 +28,16 @@ _NUM_CENTRES = 50
 class MovingPeak(DynamicEnvironment):
     """A peak that swings over a wave that stays: exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5 on [−50, 50].
 
+    A ``speed`` s >= 0 other than 1 makes it 5 sin(0.1 s t): the slower it is, the less is there to ask an expert.
+
     Source: Mauduit, Berthier and Simonetto, 2025, §4.1. Differs: A arms are a grid of the interval, t counts from 0,
     and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the variation
     budget is exact: about 50 over the paper's 500 rounds. The seed addresses the noise.
     """
 
-    def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
-        grid, length = (-50.0, 50.0, num_arms), math.sqrt(10.0)
-        self._rise, words = _moving_kernel(grid, length, lambda round: 5.0 * math.sin(0.1 * round), noise_scale)
+    def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, speed: float = 1.0, seed: int) -> None:
+        grid, length, pace = (-50.0, 50.0, num_arms), math.sqrt(10.0), 0.1 * checks.non_negative("speed", speed)
+        self._rise, words = _moving_kernel(grid, length, lambda round: 5.0 * math.sin(pace * round), noise_scale)
         super().__init__(seed=seed, center=1.5, **words)
 
     def means(self, round: int) -> Tensor:

@@ -19,11 +19,15 @@ Expert = Callable[[Tensor, float], tuple[Any, Any] | None]
 
 
 class Answers(NamedTuple):
-    """What an expert said: noisy values Y (Q,) of the current function at points X (Q, d), and noise variances (Q,)."""
+    """What an expert said: noisy values Y (Q,) of the function at points X (Q, d), and noise variances (Q,).
+
+    They count at the time at which they are said, and at later ones before ``until``.
+    """
 
     X: Tensor
     Y: Tensor
     variance: Tensor
+    until: float = -math.inf
 
     @classmethod
     def none(cls, example: Tensor) -> Self:
@@ -64,7 +68,7 @@ class GuardedExpert:
         self.num_questions += len(X)
         try:
             if given is not None:
-                return _checked(given, X)
+                return checked_answers(given, X)
         except InputError as error:
             fault = str(error).removesuffix(".")
         if fault:
@@ -90,7 +94,7 @@ class GuardedExpert:
             warnings.warn(message, ExpertWarning, stacklevel=7)
 
 
-def _checked(given: Any, X: Tensor) -> Answers:
+def checked_answers(given: Any, X: Tensor) -> Answers:
     """Return what an expert said about points X (Q, d) as answers, or refuse it."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise InputError(f"The expert must return (Y, variance) or None, got {checks.describe(given)}")
@@ -98,7 +102,7 @@ def _checked(given: Any, X: Tensor) -> Answers:
     for name, value in zip(("The expert's values", "The expert's variances"), given, strict=True):
         column = torch.as_tensor(checks.real_numbers(name, value)).to(X.device, torch.float64)
         if columns and column.dim() == 0:
-            column = column.expand(len(X))
+            column = column.repeat(len(X))  # numbers of its own, which are saved
         if tuple(column.shape) not in ((len(X),), (len(X), 1)):
             raise InputError(f"{name} must be one for each of the {len(X)} points, got {checks.describe(column)}")
         checks.finite(name, column.to(X.dtype))

@@ -18,6 +18,8 @@ _FIELDS = {
     "ask": ("q", "context", "candidates", "time", "distinct", "exclude", "key"),
     "tell": (*_PLAYS, "y", "time", "outcomes", "failed", "noise", "sem", "key"),
     "forget": ("ids", "actions", "context", "all", "key"),
+    "answer": ("points", "y", "variance", "time", "key"),
+    "questions": ("time",),
     "recommend": ("context", "candidates", "time"),
     "posterior": ("points", "context"),
     "stop": ("regret", "confidence", "no_better_by", "beta", "context", "candidates", "time"),
@@ -79,6 +81,10 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"q must be at most {LARGEST_BATCH:,} in a request, got {checks.shown(q)}.")
     if operation == "posterior" and "points" not in words:
         raise InputError("points is missing: give a list of points, each a list of numbers.")
+    if operation == "answer":
+        if missing := [name for name in ("points", "y", "variance") if name not in words]:
+            raise InputError(f"{missing[0]} is missing: give points, their values y, and the variance of their noise.")
+        words["X"], words["Y"] = words.pop("points"), words.pop("y")
     if operation not in ("tell", "forget"):
         return words
     if operation == "forget" and words.get("all") is True and len(words) == 1:

@@ -31,6 +31,7 @@ _SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000  # letters of a token at least, and
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 #: What there is, and by which method.
 _METHODS: dict[str, str] = dict.fromkeys(("/ask", "/tell", "/forget", "/recommend", "/posterior", "/stop"), "POST")
+_METHODS |= dict.fromkeys(("/questions", "/answer"), "POST")
 _METHODS |= dict.fromkeys(("/pending", "/health", "/metrics", "/ready"), "GET")
 #: What a status says beside its message.
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "GET, POST"}, 503: {"Retry-After": "1"}}

@@ -33,8 +33,8 @@ REMEMBERED = 10_000
 #: What the answer to an ask says where it is known, and what a ``Suggestion`` calls it.
 _SAID = {"actions": "x", "rows": "rows", "names": "names", "propensities": "propensities", "means": "mean"}
 _SAID |= {"deviations": "std"}
-_CHANGES = ("ask", "tell", "forget")
-_VIEWS = ("recommend", "posterior", "stop", "pending", "health", "metrics")
+_CHANGES = ("ask", "tell", "forget", "answer")
+_VIEWS = ("recommend", "posterior", "stop", "questions", "pending", "health", "metrics")
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +83,11 @@ class Service:
         lock = locked(file.with_name(f"{file.name}.lock"), refusal)
         try:
             bandit = Bandit.load(file, into=into)
-            if bandit._config.advice is not None:
-                raise InputError("This bandit asks an expert, and what that said is in no journal: serve another one.")
+            if bandit.expert is not None:
+                raise InputError(
+                    "This bandit asks an expert, and what that says is in no journal: make it with expert=None, and "
+                    "let whoever can look answer its questions."
+                )
             return cls(bandit, file, lock, compact_after)
         except Exception:
             lock.release()
@@ -93,8 +96,9 @@ class Service:
     def answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request once all that it shows is on the disk; after an error nothing has changed.
 
-        Operations are "ask", "tell", "forget", "recommend", "posterior", "stop", "pending", "health" and "metrics", a
-        request JSON. ``InputError`` if it does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
+        Operations are "ask", "tell", "forget", "answer", "recommend", "posterior", "stop", "questions", "pending",
+        "health" and "metrics", a request JSON. ``InputError`` if it does not fit, ``RefusedError`` for other reasons,
+        and what the bandit raises.
         """
         with self._turns:
             self._require_working()
@@ -240,6 +244,9 @@ class Service:
             found = (stop := StopWhen(**limits)).measured(bandit, **asked)
             numbers = {name: each if math.isfinite(each) else None for name, each in found.items()}
             return {"stop": all(each <= getattr(stop, name) for name, each in found.items()), **numbers}
+        if operation == "questions":
+            X = bandit.questions(**words)
+            return {"actions": plain(bandit.candidates.actions(X)) if len(X) else [], "points": X.tolist()}
         if operation == "pending":
             X, ids = bandit.pending, list(bandit.pending_ids)
             actions = plain(bandit.candidates.actions(X)) if ids else []
@@ -297,7 +304,7 @@ class Service:
                 raise InputError(f"the points are numbered {ids} here and {said['ids']} there.")
             answer = said | {"actions": plain(self.bandit.candidates.actions(X))}
         else:
-            change = getattr(self.bandit, checks.one_of("op", operation, ("tell", "forget")))
+            change = getattr(self.bandit, checks.one_of("op", operation, _CHANGES[1:]))
             change(**arguments(operation, record["request"]))
         self.num_changes += 1
         self._remember(record["key"], record["known"], answer)
