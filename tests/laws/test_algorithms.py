@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from torch_kbandits import InputError, NystromGP, OnlineGP, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
+from torch_kbandits.confidence import BKBWidth, MartingaleMixtureWidth, RateGain
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
@@ -120,21 +120,17 @@ def test_every_algorithm_beats_chance():
 @pytest.mark.parametrize(
     ("name", "width", "level"),
     [
-        ("gp-ucb", GPUCBWidth, 0.05),
-        ("igp-ucb", IGPUCBWidth, 1.0),
-        ("igp-ucb", SelfNormalizedWidth, 0.05),
-        ("gp-ts", GPTSWidth, 1.0),
-        ("gp-ts", SelfNormalizedWidth, 0.05),
-        ("mini-gp-ucb", SelfNormalizedWidth, 0.05),
+        *((name, MartingaleMixtureWidth, 0.05) for name in ("gp-ucb", "igp-ucb", "gp-ts", "mini-gp-ucb")),
+        *((name, MartingaleMixtureWidth, 1.0) for name in ("igp-ucb", "gp-ts")),
         ("bkb", BKBWidth, 0.05),
     ],
 )
 def test_without_beta_the_width_is_the_theorems(name, width, level):
-    """At λ < 1, where the proofs of IGP-UCB and GP-TS fail, it is the self-normalised one, at δ/2 for GP-TS."""
+    """On exact posteriors the tightest, whatever λ, at δ/2 for GP-TS."""
     words = {"regularization": level} | ({} if name == "bkb" else {"gain": RateGain("rbf", dimension=2)})
     theory = make(name, beta=None, noise_scale=0.1, norm_bound=1.0, failure_probability=0.2, **words)
     assert type(theory.width) is width
-    assert theory.width.failure_probability == (0.1 if (name, width) == ("gp-ts", SelfNormalizedWidth) else 0.2)
+    assert theory.width.failure_probability == (0.1 if name == "gp-ts" else 0.2)
     play(theory, 3)
     assert float(theory.beta) == pytest.approx(float(theory.width(theory.model)), rel=1e-6)
     with pytest.raises(InputError, match=r"which needs|needs noise_scale and norm_bound"):

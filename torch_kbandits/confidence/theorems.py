@@ -226,6 +226,11 @@ class GuessAndDouble(TheoremWidth):
                 "width must be a theorem's width with a norm_bound to double, such as SelfNormalizedWidth, "
                 f"got {checks.describe(self.width)}. Scale the result: ScaledWidth(GuessAndDouble(...), factor)."
             )
+        if hasattr(self.width, "mixture"):
+            name = type(self.width).__name__
+            raise InputError(
+                f"{name} bounds the noise together with f, not apart as doubling needs: SelfNormalizedWidth."
+            )
         object.__setattr__(self, "theorem", self.width.theorem)
 
     def __call__(self, evidence: Evidence) -> Tensor:

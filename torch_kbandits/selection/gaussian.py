@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import PriorDraws
@@ -151,6 +152,13 @@ class GaussianSurrogate(Surrogate):
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
         return self._number(self.posterior.mean_norm(self.column))
+
+    def ridge_fit(self, noise: float) -> tuple[Tensor, Tensor]:
+        """Return the data fit and the information gain at another noise, both 0-dim; see ``ExactPosterior``."""
+        if not isinstance(self.posterior, ExactPosterior):
+            raise InputError("The data fit is that of the exact posterior, and there is a dictionary: mixture=None.")
+        fit, gain = self.posterior.ridge_fit(noise, self.column)
+        return self._number(fit), self._number(gain)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
