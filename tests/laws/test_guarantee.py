@@ -62,7 +62,7 @@ def test_what_a_theorem_does_not_allow_fails(width, own):
     any_dictionary = isinstance(width, (widths.BKBWidth, widths.EKUCBWidth, widths.NystromWidth))
     assert named(sparse, "fails") == (set() if any_dictionary else {"the exact posterior"})
     forgetting = width.guarantee(dataclasses.replace(EASY, forgets_by="SlidingWindow(10)"))
-    in_time = isinstance(width, (widths.MemoryWidth, widths.SparQWidth))
+    in_time = isinstance(width, (widths.FixedDesignWidth, widths.MemoryWidth, widths.SparQWidth))
     assert named(forgetting, "fails") == (set() if in_time else {"observations only become more"})
     fitted = width.guarantee(dataclasses.replace(EASY, prior="fitted"))
     assert named(fitted, "fails") == {"a prior fixed beforehand"}

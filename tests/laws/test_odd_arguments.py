@@ -213,6 +213,7 @@ WITH: dict[str, dict[str, Any]] = {
     "target_probabilities": {"policy": "uniform", "log": LOG},
     "replay_log": {"bandit": Still(), "log": LOG},
     "LinUCB": {"kernel": None},
+    "PhasedEliminationRule": {"lengths": (3, 5)},
     "MiniGPUCB": {"epsilon": None},
     "BudgetPacing": {"total": None, "rounds": None},
     "default_kernel": {"context_dim": 0},

@@ -4,11 +4,13 @@ import math
 from typing import Unpack
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import Arguments, GainWords, PlannedWords, described
+from torch_kbandits.algorithms.arguments import Arguments, GainWords, PlannedWords, PriorWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.batches import StayRule
-from torch_kbandits.confidence import GPTSWidth, IGPUCBWidth, MartingaleMixtureWidth
+from torch_kbandits.bandit.batches import RandomizedKrigingBeliever, StayRule
+from torch_kbandits.candidates import Arms
+from torch_kbandits.confidence import GPTSWidth, IGPUCBWidth, MartingaleMixtureWidth, RandomizedWidth
 from torch_kbandits.dictionaries import KORS
+from torch_kbandits.errors import InputError
 
 
 @described
@@ -99,3 +101,43 @@ class GPTS(Bandit):
         dictionary = None if oversampling is None else KORS(oversampling)
         rule, theory = ThompsonRule(discretization_size), given.theorem_at(GPTSWidth)
         super().__init__(**given.under(theory, dictionary=dictionary, acquisition=rule))
+
+
+@described
+class IRGPUCB(Bandit):
+    """IRGP-UCB, improved randomised GP-UCB: a width drawn anew in each round, from a law that stays.
+
+    So it never over-explores late, and no constant has to be chosen.
+
+    Source: Takeno, Inatsu and Karasuyama, ICML 2023; see ``RandomizedWidth``, the paper's: s = 2 ln(A/2) and rate 1/2.
+
+    Args:
+        candidates: arms (A, d), at least two, or ``Arms``: the law is that of their number.
+        memory: refused: the draw is addressed by the number of rewards that count.
+
+    Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u).
+    """
+
+    def __init__(self, **words: Unpack[PriorWords]) -> None:
+        given = Arguments(PriorWords, words)
+        if not isinstance(given.candidates, Arms) or given.words["memory"] is not None:
+            raise InputError("IRGPUCB draws a width for A arms and all rewards: give candidates, leave out memory.")
+        super().__init__(**given.pieces(width=RandomizedWidth(len(given.candidates.source), given.words["seed"])))
+
+
+@described
+class RKB(Bandit):
+    """RKB, randomised kriging believer: GP-UCB whose pending points count as told at draws of the posterior.
+
+    For batches and late rewards: a point is chosen as if those pending had returned rewards that are drawn, each given
+    those before it, so that batches are as different as the futures that may come.
+
+    Source: Sugiura, Takeuchi and Takeno, arXiv 2603.01470. Differs: see ``RandomizedKrigingBeliever``, which goes with
+    other acquisition functions as well; no initial phase of largest variances.
+
+    Cost of a point with u distinct ones played or pending: O(A u) on A arms, O(u²) and the search on a box.
+    """
+
+    def __init__(self, **words: Unpack[WidthWords]) -> None:
+        given = Arguments(WidthWords, words)
+        super().__init__(**given.pieces(width=given.width(None, "beta"), batches=RandomizedKrigingBeliever()))

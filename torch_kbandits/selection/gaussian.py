@@ -119,6 +119,11 @@ class GaussianSurrogate(Surrogate):
         return self.posterior.told.points_at(self._order)
 
     @property
+    def now(self) -> float:
+        """The time at which it is, minus infinity before the first."""
+        return self._now
+
+    @property
     def latest(self) -> Tensor:
         """The point learned last, (1, d); none before any."""
         return self._counted.X.tensor[-1:]
@@ -425,9 +430,8 @@ class GaussianSurrogate(Surrogate):
         times = np.full(len(weights), self._now)
         counting = times, weights, places, None
         other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, _NOTHING)
-        # What is learned last stays last, since searches start from it.
-        last = np.roll(np.arange(len(other._counted)), -number)
-        other._counted = other._counted.at(last)
+        if not self._is_stationary:  # what is learned last stays last, since searches start from it
+            other._counted = other._counted.at(np.roll(np.arange(len(other._counted)), -number))
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
