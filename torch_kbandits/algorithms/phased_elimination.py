@@ -93,7 +93,8 @@ class RPERP(Bandit):
         if period is None:
             period = given.rounds_to_remember("period", _period, variation_budget)
         period = checks.positive_integer("period", period)
-        rule = PhasedEliminationRule.of_horizon(period, doubling_from=_FIRST_PHASE, order=given.words["seed"])
+        order = checks.whole_number("seed", given.words["seed"])
+        rule = PhasedEliminationRule.of_horizon(period, doubling_from=_FIRST_PHASE, order=order)
         periods = 1 if given.horizon is None else math.ceil(given.horizon / period)
         theory = given.theorem(FixedDesignWidth, num_bounds=num_arms * rule.num_stages * periods)
         super().__init__(**given.under(theory, acquisition=rule, memory=Restart(period)))
