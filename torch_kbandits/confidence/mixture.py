@@ -27,8 +27,7 @@ class MartingaleMixtureWidth(SubGaussian, TheoremWidth):
 
     with the data fit D_t(r) = min_g Σ (y_s − g(x_s))² + r ‖g‖² and the gain I_t(r) at regularization r. In all rounds
     Σ (y_s − f(x_s))² <= S_t², and β_t is what that and ‖f‖ <= B leave at λ. What rewards say of ‖f‖ is subtracted,
-    which pays where λ is well above R²: about 10 R² is a good choice, with c = 1. At λ = R²/c the fits cancel, and both
-    forms are one.
+    which pays where λ is above R², c = 1, and most of f is known. At λ = R²/c the fits cancel, and both forms are one.
 
     Source: Flynn and Reeb, "Tighter confidence bounds for sequential kernel regression", 2024. Differs: DMM-UCB takes
     the least bound over a grid of regularizations, each with a posterior of its own; the proof is ours, on the page on
