@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Never
+from typing import Any, Never, Self
 
 import torch
 from botorch.models.model import Model
@@ -46,7 +46,7 @@ class PhasedEliminationRule(AcquisitionRule):
         object.__setattr__(self, "num_stages", len(self.lengths))
 
     @classmethod
-    def of_horizon(cls, horizon: int, *, doubling_from: int | None = None, order: int | None = None) -> Any:
+    def of_horizon(cls, horizon: int, *, doubling_from: int | None = None, order: int | None = None) -> Self:
         """Return phases of T rounds together: N_i = ⌈√(T N_{i−1})⌉ with N_0 = 1, or such that double from a first."""
         horizon, lengths = checks.positive_integer("horizon", horizon), list[int]()
         first = checks.optional(checks.positive_integer)("doubling_from", doubling_from)

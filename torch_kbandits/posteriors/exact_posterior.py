@@ -225,7 +225,7 @@ class ExactPosterior(Posterior):
         told, places = self.told, np.flatnonzero(self.told.counts > _LEAST_COUNT)
         points, roots = told.points_at(places), np.sqrt(told.counts[places])
         gram = self.prior.between(points, points) * np.outer(roots, roots) + noise * np.eye(len(places))
-        factor = np.linalg.cholesky(gram)
+        factor = jittered_cholesky(torch.from_numpy(gram)).numpy()
         rest = scipy.linalg.solve_triangular(factor, told.sums[column, places] / roots, lower=True)
         return noise * float(rest @ rest), float(np.log(factor.diagonal() / math.sqrt(noise)).sum())
 
