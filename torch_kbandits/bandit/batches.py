@@ -113,16 +113,15 @@ class StayRule(BatchRule):
 
 @dataclass(frozen=True)
 class RandomizedKrigingBeliever(BatchRule):
-    """Believe draws: pending points count as told at rewards drawn from the posterior, each given those before it.
+    """Believe draws: pending points count as told at the values of one function drawn from the posterior.
 
     Rewards are learned at once. Without it pending points are believed at their posterior means, which leaves means
-    where they are (GP-BUCB). A draw is that of a reward, with its noise, so that posteriors have the law that they will
-    have once the points are told, and each point of a batch is chosen as it would be after those before it. Draws are
-    those of the round; the width is that of the rewards told. For one prior and one reward.
+    where they are (GP-BUCB). The function is drawn anew in each round; the width is that of the rewards told. For one
+    prior and one reward.
 
     Source: Sugiura, Takeuchi and Takeno, "Randomized kriging believer for parallel Bayesian optimization with regret
-    bounds", arXiv 2603.01470, of Bayesian regret. Differs: their text could not be had: whether their draws have noise
-    is not known to us, and there is no initial phase of largest variances.
+    bounds", arXiv 2603.01470, of Bayesian regret. Differs: their text could not be had; values count with noise λ, and
+    there is no initial phase of largest variances.
     """
 
     def is_complete(self, posterior: FantasyPosterior) -> bool:

@@ -1,4 +1,4 @@
-"""The posterior once points pending count as told, at rewards that are drawn from it."""
+"""The posterior once points pending count as told, at values of a function that is drawn from it."""
 
 from typing import Any
 
@@ -12,33 +12,34 @@ from torch_kbandits.selection.base import FantasyPosterior, Offered
 
 
 class BelievedFantasy(FantasyPosterior):
-    """A posterior that believes draws: each pending point counts as told at a reward drawn given those before it.
+    """A posterior that believes a draw: pending points count as told at the values of one function drawn from it.
 
-    So variances shrink as with other fantasies, and means move, too. Draws follow from the seed and the order of the
-    points.
+    So variances shrink as with other fantasies, and means move, too. The draw follows from the seed and the order of
+    the points.
 
     Args:
         surrogate: without anything pending.
         pending: (k, d).
-        seed: of all draws.
+        seed: of the draw.
     """
 
     def __init__(self, surrogate: Any, pending: Tensor, seed: int) -> None:
         super().__init__(pending[:0])
-        self._before, self._seed = surrogate, seed
+        self._before, self._drawn, self._seed = surrogate, surrogate, seed
         #: With the pending points told.
         self.surrogate: Any = surrogate
         for row in range(len(pending)):
             self.add(pending[row : row + 1])
 
     def _add(self, point: Tensor, times: int) -> None:
+        noise = self.surrogate.regularization.double().reshape(1)
         for number in range(self.num_pending, self.num_pending + times):
-            mean, variance = (each.double() for each in self.surrogate.moments(point))
-            noise = self.surrogate.regularization.double().reshape(1)
+            mean, variance = (each.double().cpu() for each in self._drawn.moments(point))
             generator = generator_for(self._seed, number, "believed")
             normal = torch.randn(1, generator=generator, dtype=torch.float64, device="cpu")
-            reward = mean.cpu() + (variance.cpu().clamp_min(0.0) + noise).sqrt() * normal
-            self.surrogate = self.surrogate.advised(Answers(point, reward.to(point), noise))
+            value = (mean + variance.clamp_min(0.0).sqrt() * normal).to(point)
+            self._drawn = self._drawn.advised(Answers(point, value, 0.0 * noise))  # which the function has there
+            self.surrogate = self.surrogate.advised(Answers(point, value, noise))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that a rule chooses with the draws told."""
