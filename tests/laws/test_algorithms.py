@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from torch_kbandits import InputError, NystromGP, OnlineGP, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.confidence import BKBWidth, MartingaleMixtureWidth, RateGain
+from torch_kbandits.confidence import BKBWidth, MartingaleMixtureWidth, RandomizedWidth, RateGain
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
@@ -136,6 +136,20 @@ def test_without_beta_the_width_is_the_theorems(name, width, level):
     assert float(theory.beta) == pytest.approx(float(theory.width(theory.model)), rel=1e-6)
     with pytest.raises(InputError, match=r"which needs|needs noise_scale and norm_bound"):
         make(name, beta=None)
+
+
+def test_the_random_width_is_that_of_the_number_of_arms_and_drawn_anew_in_each_round():
+    """Its law is in ``test_widths``."""
+    bandit, widths = make("irgp-ucb"), set()
+    assert bandit.width == RandomizedWidth(len(ARMS), seed=3)
+    for _ in range(10):
+        play(bandit, 1)
+        widths.add(float(bandit.beta))
+    assert len(widths) == 10
+    assert bandit.guarantee().theorem.startswith("Takeno")
+    for refused in ({"candidates": SMALL_BOX}, {"memory": SlidingWindow(4.0)}):
+        with pytest.raises(InputError, match="IRGPUCB draws a width for A arms and all rewards"):
+            make("irgp-ucb", **refused)
 
 
 def test_the_width_of_a_batch_is_wider_and_the_oversampling_of_the_theorem_is_large():

@@ -375,8 +375,8 @@ class StagedFantasy(CompositeFantasy):
         known, design = surrogate.design
         if known is not None and known[:3] == (rule, phase, epoch) and torch.equal(known[3], rows):
             return design
-        source, ranks = cast(ArmSource, part.place.source), cast(Tensor, part.tie_rank)[rows]
-        left, chosen = ConditionalVariances.of(source.rows(rows), part.kernel), list[int]()
+        source, ranks = cast(ArmSource, part.place.source), cast(Tensor, part.tie_rank)[rows].cpu()
+        left, chosen = ConditionalVariances.of(source.rows(rows).cpu(), part.kernel), list[int]()
         for _ in range(rule.lengths[phase - 1]):
             best, _ = best_of(torch.from_numpy(left.variance), part.regularization, part.kernel_bound(), 0, ranks)
             chosen.append(int(best))
