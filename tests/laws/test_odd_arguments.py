@@ -394,6 +394,7 @@ OTHER_RANGES = {
     **dict.fromkeys([("Restart", "period"), ("SWGPUCB", "window")], "-1 0"),
     **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
     **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
+    ("RPERP", "period"): "-1 0 1.5 inf",
     ("SlidingWindow", "size"): "-1 0 1.5",
     ("BudgetPacing", "per_round"): "-1 0",
     ("BudgetPacing", "step"): "-1 0 inf",
