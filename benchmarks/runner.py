@@ -51,6 +51,7 @@ BENCHMARKS = {
     "fidelities": "fidelities",
     "stopping": "stopping",
     "stopping_coverage": "stopping",
+    "successors": "successors",
 }
 
 #: One measurement, as JSON has it.

@@ -28,9 +28,11 @@ NAMES = algorithms.names()
 #: What algorithms need beside a kernel, a noise variance and a seed.
 NEEDED = {
     "bob-gp-ucb": {"horizon": 200, "block_size": 3},
+    **{name: {"horizon": 200} for name in ("bpe", "mvr")},
     "dms-gp-ucb": {"block_size": 3},
     **{name: {"scales": (2.0, 1.0, 0.5)} for name in ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")},
     "r-gp-ucb": {"period": 25.0},
+    "r-perp": {"period": 25},
     "sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05)},
     "w-sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05), "window": 3.0},
     "sup-kernel-ucb": {"horizon": 200},

@@ -18,6 +18,7 @@ from torch_kbandits.confidence import (
     GPUCBWidth,
     GuessAndDouble,
     IGPUCBWidth,
+    MartingaleMixtureWidth,
     RateGain,
     RealizedGain,
     SelfNormalizedWidth,
@@ -85,6 +86,7 @@ def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
     [
         (2, 2.0),
         ("igp-ucb", IGPUCBWidth(0.1, 2.0, 0.05, RealizedGain())),
+        ({"width": "martingale-mixture", "mixture": 2.0}, MartingaleMixtureWidth(0.1, 2.0, 0.05, mixture=2.0)),
         ({"width": "igp-ucb", "scale": 0.1}, ScaledWidth(IGPUCBWidth(0.1, 2.0, 0.05), 0.1)),
         ({"width": "bkb", "norm_bound": 3.0, "accuracy": 0.25}, BKBWidth(0.1, 3.0, 0.05, 0.25)),
         ({"width": "gp-ucb", "gain": 4.0}, GPUCBWidth(2.0, 0.05, ConstantGain(4.0))),

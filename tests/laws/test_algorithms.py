@@ -12,7 +12,7 @@ from scipy.stats import kstest
 
 from torch_kbandits import InputError, NystromGP, OnlineGP, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
+from torch_kbandits.confidence import BKBWidth, MartingaleMixtureWidth, RandomizedWidth, RateGain
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
 from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
@@ -23,6 +23,7 @@ FAMILIES = ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")
 TIMED = ("sparq-gp-ucb", "w-sparq-gp-ucb", "tv-gp-ucb", "dms-tv-gp-ucb")
 #: They maximise no function of the posterior.
 FUNCTIONLESS = ("random", "gp-ts", "hp-gp-ts", "pe-gp-ts", "mini-gp-ucb", "sup-kernel-ucb")
+FUNCTIONLESS += ("bpe", "mvr", "r-perp")
 
 
 def taking(word):
@@ -120,25 +121,35 @@ def test_every_algorithm_beats_chance():
 @pytest.mark.parametrize(
     ("name", "width", "level"),
     [
-        ("gp-ucb", GPUCBWidth, 0.05),
-        ("igp-ucb", IGPUCBWidth, 1.0),
-        ("igp-ucb", SelfNormalizedWidth, 0.05),
-        ("gp-ts", GPTSWidth, 1.0),
-        ("gp-ts", SelfNormalizedWidth, 0.05),
-        ("mini-gp-ucb", SelfNormalizedWidth, 0.05),
+        *((name, MartingaleMixtureWidth, 0.05) for name in ("gp-ucb", "igp-ucb", "gp-ts", "mini-gp-ucb")),
+        *((name, MartingaleMixtureWidth, 1.0) for name in ("igp-ucb", "gp-ts")),
         ("bkb", BKBWidth, 0.05),
     ],
 )
 def test_without_beta_the_width_is_the_theorems(name, width, level):
-    """At λ < 1, where the proofs of IGP-UCB and GP-TS fail, it is the self-normalised one, at δ/2 for GP-TS."""
+    """On exact posteriors the tightest, whatever λ, at δ/2 for GP-TS."""
     words = {"regularization": level} | ({} if name == "bkb" else {"gain": RateGain("rbf", dimension=2)})
     theory = make(name, beta=None, noise_scale=0.1, norm_bound=1.0, failure_probability=0.2, **words)
     assert type(theory.width) is width
-    assert theory.width.failure_probability == (0.1 if (name, width) == ("gp-ts", SelfNormalizedWidth) else 0.2)
+    assert theory.width.failure_probability == (0.1 if name == "gp-ts" else 0.2)
     play(theory, 3)
     assert float(theory.beta) == pytest.approx(float(theory.width(theory.model)), rel=1e-6)
     with pytest.raises(InputError, match=r"which needs|needs noise_scale and norm_bound"):
         make(name, beta=None)
+
+
+def test_the_random_width_is_that_of_the_number_of_arms_and_drawn_anew_in_each_round():
+    """Its law is in ``test_widths``."""
+    bandit, widths = make("irgp-ucb"), set()
+    assert bandit.width == RandomizedWidth(len(ARMS), seed=3)
+    for _ in range(10):
+        play(bandit, 1)
+        widths.add(float(bandit.beta))
+    assert len(widths) == 10
+    assert bandit.guarantee().theorem.startswith("Takeno")
+    for refused in ({"candidates": SMALL_BOX}, {"memory": SlidingWindow(4.0)}):
+        with pytest.raises(InputError, match="IRGPUCB draws a width for A arms and all rewards"):
+            make("irgp-ucb", **refused)
 
 
 def test_the_width_of_a_batch_is_wider_and_the_oversampling_of_the_theorem_is_large():
@@ -195,7 +206,7 @@ def test_the_registry():
     for name, words, message in (
         ("BKb", {}, "did you mean 'bkb'"),
         ("igpucb", {}, "did you mean 'igp-ucb'"),
-        ("thompson", {}, "there are bbkb, bkb, bob-gp-ucb, cbbkb"),
+        ("thompson", {}, "there are bbkb, bkb, bob-gp-ucb, bpe, cbbkb"),
         ("bkb", {"candidates": ARMS}, "BKB takes other arguments: missing a required argument: 'seed'"),
         ("bkb", words_of("bkb", kernels=rbf()), "unexpected keyword argument 'kernels'"),
     ):
@@ -206,9 +217,13 @@ def test_the_registry():
 #: What is a memory itself.
 REMEMBERING = {
     "bob-gp-ucb",
+    "bpe",
     "dms-gp-ucb",
     "dms-tv-gp-ucb",
+    "irgp-ucb",
+    "mvr",
     "r-gp-ucb",
+    "r-perp",
     "sparq-gp-ucb",
     "sw-gp-ucb",
     "ui-gp-ucb",
@@ -223,9 +238,8 @@ REMEMBERING = {
 def test_what_counts_is_what_the_memory_says_and_a_second_memory_is_refused(name, memory):
     """What follows from these noises is in ``test_posterior``; who plays a point again takes no prior on time."""
     if name in REMEMBERING or (name == "mini-gp-ucb" and memory.needs_time_column):
-        with pytest.raises(
-            InputError, match=r"Leave out memory: here .* says what an observation counts for|plays a point"
-        ):
+        refused = r"Leave out memory: here .* says what an observation counts for|plays a point|leave out memory"
+        with pytest.raises(InputError, match=refused):
             make(name, memory=memory)
         return
     bandit = make(name, memory=memory)

@@ -30,7 +30,9 @@ PARAMETERS = {
 LIMITS = [kb.LinearConstraint({"depth": 1.0, "leaves": 0.1}, 16.0), lambda row: row["kind"] != "b" or row["depth"] < 8]
 SPACE, LIMITED = kb.ParameterSpace(PARAMETERS), kb.ParameterSpace(PARAMETERS, LIMITS)
 #: One chooses through stages, which leave some of finitely many actions; one has a kernel of its own.
-NAMES = [name for name in kb.algorithms.names() if name not in ("sup-kernel-ucb", "lin-ucb", "shared-lin-ucb")]
+#: For arms and actions that are listed, and not for named parameters.
+LISTED = ("sup-kernel-ucb", "lin-ucb", "shared-lin-ucb", "bpe", "mvr", "r-perp", "irgp-ucb")
+NAMES = [name for name in kb.algorithms.names() if name not in LISTED]
 UPPER, EI, PI = UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()
 
 

@@ -30,6 +30,7 @@ from torch_kbandits.confidence import (
     GuessAndDouble,
     IGPUCBWidth,
     KUCBWidth,
+    MartingaleMixtureWidth,
     MemoryWidth,
     RandomizedWidth,
     SelfNormalizedWidth,
@@ -110,6 +111,14 @@ class Posteriors:
 
     def information_gain(self) -> Tensor:
         return torch.from_numpy(self.gain)
+
+    def ridge_fit(self, noise: float) -> tuple[Tensor, Tensor]:
+        roots = np.sqrt(self.precision * self.noise_variance)
+        y = np.divide(self.weighted * self.noise_variance, roots, out=np.zeros_like(roots), where=roots > 0.0)
+        inner = roots[:, :, None] * self.gram * roots[:, None, :] + noise * np.eye(len(self.gram))
+        fit = noise * (y * np.linalg.solve(inner, y[:, :, None])[:, :, 0]).sum(1)
+        gain = 0.5 * (np.linalg.slogdet(inner)[1] - len(self.gram) * np.log(noise))
+        return torch.from_numpy(fit), torch.from_numpy(gain)
 
     def kernel_bound(self) -> Tensor:
         return torch.tensor(self.gram.diagonal().max(), dtype=torch.float64)
@@ -232,6 +241,16 @@ CASES = {
     "self-normalised, noise, λ = 100 R²": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 25.0, 0.5, 0.01),
     "self-normalised, noise, λ = R²/10⁴": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.000025, 0.5, 0.01),
     "self-normalised, norm": Case(SelfNormalizedWidth(0.1, 3.0, DELTA), 1.0, 0.1, 3.0),
+    **{
+        f"mixture, {name}": Case(MartingaleMixtureWidth(0.5, norm, DELTA), level, 0.5, norm)
+        for name, level, norm in (("noise", 0.25, 0.01), ("norm", 0.25, 3.0), ("large λ", 25.0, 3.0))
+    },
+    **{
+        f"mixture with its fit, λ = {factor:g} R²": Case(
+            MartingaleMixtureWidth(0.5, norm, DELTA, mixture=1.0), factor * 0.25, 0.5, norm
+        )
+        for factor, norm in ((10.0, 3.0), (0.1, 3.0))
+    },
     "EK-UCB, exact dictionary, noise": Case(EKUCBWidth(0.5, 0.01, DELTA, projection=1e-9), 0.25, 0.5, 0.01),
     "EK-UCB, exact dictionary, norm": Case(EKUCBWidth(0.1, 3.0, DELTA, projection=1e-9), 1.0, 0.1, 3.0),
     "BKB, exact dictionary, noise": Case(BKBWidth(0.5, 0.01, DELTA, accuracy=1e-6), 0.25, 0.5, 0.01),
@@ -244,6 +263,7 @@ WRONG = {
     "half of the norm": Case(SelfNormalizedWidth(0.1, 1.5, DELTA), 1.0, 0.1, 3.0),
     "the information gain": Case(SelfNormalizedWidth(0.5, 0.01, DELTA, gain=ConstantGain(0.0)), 0.0025, 0.5, 0.01),
     "1/√λ": Case(IGPUCBWidth(0.1, 0.01, DELTA), 0.01, 0.1, 0.01),
+    "half of the norm, tight": Case(MartingaleMixtureWidth(0.1, 1.5, DELTA, mixture=1.0), 0.1, 0.1, 3.0),
     "half of the noise": Case(SelfNormalizedWidth(0.25, 0.01, DELTA), 0.25, 0.5, 0.01),
 }
 

@@ -35,6 +35,7 @@ THEOREMS = {
     widths.BKBWidth(R, B, DELTA): set(),
     widths.EKUCBWidth(R, B, DELTA): set(),
     widths.FixedDesignWidth(R, B, DELTA): set(),
+    widths.MartingaleMixtureWidth(R, B, DELTA): set(),
     widths.MemoryWidth(R, B, DELTA): set(),
     widths.SparQWidth(B, DELTA): set(),
     widths.GuessAndDouble(widths.SelfNormalizedWidth(R, B, DELTA)): set(),
@@ -61,7 +62,7 @@ def test_what_a_theorem_does_not_allow_fails(width, own):
     any_dictionary = isinstance(width, (widths.BKBWidth, widths.EKUCBWidth, widths.NystromWidth))
     assert named(sparse, "fails") == (set() if any_dictionary else {"the exact posterior"})
     forgetting = width.guarantee(dataclasses.replace(EASY, forgets_by="SlidingWindow(10)"))
-    in_time = isinstance(width, (widths.MemoryWidth, widths.SparQWidth))
+    in_time = isinstance(width, (widths.FixedDesignWidth, widths.MemoryWidth, widths.SparQWidth))
     assert named(forgetting, "fails") == (set() if in_time else {"observations only become more"})
     fitted = width.guarantee(dataclasses.replace(EASY, prior="fitted"))
     assert named(fitted, "fails") == {"a prior fixed beforehand"}
@@ -168,7 +169,7 @@ def test_constructors_warn_once_of_what_fails_and_loading_does_not(tmp_path):
     voided = {
         "λ >= 1": lambda: algorithms.IGPUCB(**words, beta=widths.IGPUCBWidth(R, B, DELTA)),
         "λ >= 1.*0.05": lambda: algorithms.GPTS(**words, beta=widths.GPTSWidth(R, B, DELTA)),
-        "R <= √λ": lambda: algorithms.GPUCB(**words, noise_scale=0.5, norm_bound=B),
+        "R <= √λ": lambda: algorithms.GPUCB(**words, noise_scale=0.5, beta=widths.GPUCBWidth(B, DELTA)),
         "exact posterior.*KORS": lambda: algorithms.GPTS(**words, **constants, oversampling=1.0),
         "LearnedPrior": lambda: algorithms.KUCB(candidates=ARMS, prior=kb.LearnedPrior(), seed=0, **constants),
         "Discount": lambda: algorithms.KUCB(**words, **constants, memory=Discount(0.9)),
@@ -201,7 +202,7 @@ def test_constructors_warn_once_of_what_fails_and_loading_does_not(tmp_path):
 
 
 def test_widths_of_functions_that_change_below_one():
-    own, at_once = widths.MemoryWidth(R, B, DELTA), widths.SelfNormalizedWidth(R, B, DELTA)
+    own, at_once = widths.MemoryWidth(R, B, DELTA), widths.MartingaleMixtureWidth(R, B, DELTA)
     for kind, words, width in (
         (algorithms.SWGPUCB, {"window": 5}, own),
         (algorithms.SWGPUCB, {"window": 5, "horizon": 40}, widths.MemoryWidth(R, B, DELTA, 40)),
@@ -210,7 +211,7 @@ def test_widths_of_functions_that_change_below_one():
         (algorithms.BOBGPUCB, {"horizon": 40}, widths.MemoryWidth(R, B, DELTA, 40)),
         (algorithms.DMSGPUCB, {}, own),
         (algorithms.PEGPUCB, {}, at_once),
-        (algorithms.PEGPTS, {}, widths.SelfNormalizedWidth(R, B, DELTA / 2.0)),
+        (algorithms.PEGPTS, {}, widths.MartingaleMixtureWidth(R, B, DELTA / 2.0)),
         (algorithms.IGPUCB, {"memory": TemporalPrior(0.01)}, at_once),
     ):
         assert kind(**WORDS, **CONSTANTS, **words).width == width

@@ -144,7 +144,7 @@ NUMBERS = {
     "forgetting": 0.25, "gain": 8.0, "growth": 0.25, "high": 2.0, "horizon": 40, "least_correlation": 0.25,
     "least_weight": 0.25, "lengthscale": 0.5, "lipschitz": 2.0, "low": 0.5, "margin": 0.25, "max_dictionary": 5,
     "max_questions": 5, "max_reference": 5, "max_size": 5, "max_variance": 4.0, "mean": 2.0, "n": 3,
-    "no_better_by": 0.5, "noise_fraction": 0.25, "noise_scale": 0.25, "noise_spread": 2.0, "norm": 2.0,
+    "mixture": 2.0, "no_better_by": 0.5, "noise_fraction": 0.25, "noise_scale": 0.25, "noise_spread": 2.0, "norm": 2.0,
     "norm_bound": 2.0, "now": 3.0, "nu": 1.5, "num_actions": 6, "num_arms": 6, "num_blocks": 2, "num_bounds": 3,
     "num_bumps": 3, "num_centres": 4, "num_choices": 7, "num_draws": 16, "num_initial": 3, "num_labels": 3,
     "num_options": 3, "num_points": 9, "num_restarts": 2, "num_starting": 2, "num_swaps": 3, "number": 4, "offset": 0.5,
@@ -213,6 +213,7 @@ WITH: dict[str, dict[str, Any]] = {
     "target_probabilities": {"policy": "uniform", "log": LOG},
     "replay_log": {"bandit": Still(), "log": LOG},
     "LinUCB": {"kernel": None},
+    "PhasedEliminationRule": {"lengths": (3, 5)},
     "MiniGPUCB": {"epsilon": None},
     "BudgetPacing": {"total": None, "rounds": None},
     "Fidelity": {"column": 1, "levels": [0.5, 2.0], "target": 2.0},
@@ -367,7 +368,7 @@ UNCHECKED = {"kwargs", "others", "known", "args", "columns", "column"}
 #: What of −1, 0, 1, 1.5 and ∞ an argument refuses, by its name, whoever takes it.
 RANGES = {
     "-1 0 inf": "after batch_threshold clip constant expire_after factor gain lengthscale max_variance noise_fraction "
-    "noise_scale noise_spread norm norm_bound nu oversampling period projection questions rate refit_share "
+    "mixture noise_scale noise_spread norm norm_bound nu oversampling period projection questions rate refit_share "
     "regularization scale temperature",
     "-1 inf": "beta constraint_beta cutoff growth margin no_better_by regret shrinkage tolerance value "
     "variation_budget",
@@ -394,6 +395,7 @@ OTHER_RANGES = {
     **dict.fromkeys([("Restart", "period"), ("SWGPUCB", "window")], "-1 0"),
     **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
     **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
+    ("RPERP", "period"): "-1 0 1.5 inf",
     ("SlidingWindow", "size"): "-1 0 1.5",
     ("BudgetPacing", "per_round"): "-1 0",
     ("BudgetPacing", "step"): "-1 0 inf",

@@ -29,7 +29,7 @@ DEFAULTS = {
     | {"SoftmaxRule.scaled_to"}
     | {f"{name}.probabilities" for name in ("SoftmaxRule", "ThompsonRule", "UniformRule")},
     "selection": {"CompositeSurrogate.learns_residual", "GaussianSurrogate.learns_residual"},
-    "confidence": {"RandomizedWidth.smallest"},
+    "confidence": {"MartingaleMixtureWidth.smallest", "RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
     | {"UncertaintyInjection.with_horizon"},

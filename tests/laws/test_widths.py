@@ -10,7 +10,8 @@ import pytest
 import torch
 from problems import KERNELS, Known, data, matern
 
-from torch_kbandits import BKBWidth, ConstantWidth, InputError, NystromGP, ScaledWidth
+import torch_kbandits as kb
+from torch_kbandits import BKBWidth, ConstantWidth, InputError, NystromGP, ScaledWidth, algorithms
 from torch_kbandits.confidence import (
     BayesianGPUCBWidth,
     ConstantGain,
@@ -21,6 +22,7 @@ from torch_kbandits.confidence import (
     GuessAndDouble,
     IGPUCBWidth,
     KUCBWidth,
+    MartingaleMixtureWidth,
     MemoryWidth,
     NystromWidth,
     RandomizedWidth,
@@ -71,6 +73,8 @@ BY_HAND = [
     (EKUCBWidth(0.1, 2.0, 0.1, projection=1.0), Known(), 6.0 + 0.2 * math.sqrt(65.1620317901)),
     (EKUCBWidth(0.1, 2.0, 0.1), Known(), 4.0 + 0.2 * math.sqrt(65.1620317901)),
     (SelfNormalizedWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
+    # 2² + 0.2² · 10.6051701860
+    (MartingaleMixtureWidth(0.1, 2.0, 0.1), Known(), math.sqrt(4.4242068074)),
     # ρ = 0.2 √10.6051701860 = 0.6513116055. ‖μ‖ = 5 asks for G >= 4.3486883945: 0.3 · 2⁴ = 4.8.
     (GuessAndDouble(SelfNormalizedWidth(0.1, 0.3, 0.1)), Known(norm=5.0), 4.8 + 0.2 * math.sqrt(10.6051701860)),
     # It is that theorem's width at the guess.
@@ -112,6 +116,41 @@ def test_a_model_is_evidence():
     expected = 0.2 / math.sqrt(0.1) * math.sqrt(3.0 * math.log(1.7 * 30) * dimension + math.log(20.0))
     value = float(BKBWidth(0.1, 1.0, 0.05)(model))
     assert value == pytest.approx(expected + 1.0 + math.sqrt(2.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("level", [0.003, 0.01, 0.1, 1.2])
+def test_the_data_fit_of_a_mixture_is_that_of_dense_formulas(level):
+    """Also where points are told twice, after rewards were taken back, and, where the noises agree, without a fit."""
+    width = MartingaleMixtureWidth(0.1, 2.0, 0.1, mixture=1.0)
+    arms, dense_kernel, rng = data(12, 2)[0], KERNELS["matern"].dense, np.random.default_rng(0)
+    bandit = algorithms.GPUCB(candidates=arms, kernel=matern(), regularization=level, beta=width, seed=0)
+    for x in arms[rng.integers(12, size=40)].split(1):
+        bandit.tell(x, float(torch.sin(5.0 * x).sum()) + 0.1 * rng.normal())
+    X, y = bandit.history.X.numpy(), bandit.history.Y.numpy().ravel()
+    K = dense_kernel(X, X)
+    (fit, gain), (own, _) = (
+        (r * y @ np.linalg.solve(K + r * np.eye(40), y), 0.5 * np.linalg.slogdet(np.eye(40) + K / r)[1])
+        for r in (0.01, level)
+    )
+    squared = 4.0 + (fit - own + 2.0 * 0.01 * (gain + math.log(10.0))) / level
+    condition = np.linalg.cond(K + min(level, 0.01) * np.eye(40))
+    assert float(bandit.beta) ** 2 == pytest.approx(max(squared, 0.0), rel=1e-13 * condition, abs=1e-13 * condition)
+    if level == 0.01:
+        plain = MartingaleMixtureWidth(0.1, 2.0, 0.1)(bandit._state.surrogate)
+        assert float(bandit.beta) == pytest.approx(float(plain), rel=1e-12 * condition)
+
+
+def test_a_data_fit_needs_an_exact_posterior_and_doubling_a_bound_on_the_noise_alone():
+    width = MartingaleMixtureWidth(0.1, 2.0, 0.1, mixture=1.0)
+    words = {"candidates": data(12, 2)[0], "kernel": matern(), "regularization": 0.1, "seed": 0}
+    with pytest.warns(kb.TheoryWarning, match="exact posterior"):
+        bandit = algorithms.BKB(**words, beta=width)
+    with pytest.raises(InputError, match="mixture=None"):
+        bandit.ask()
+    for refused in (MartingaleMixtureWidth(0.1, 2.0, 0.1), width):
+        with pytest.raises(InputError, match="SelfNormalizedWidth"):
+            GuessAndDouble(refused)
+    assert width.smallest(0.1) == 0.0
 
 
 def test_greedy_information_gain_by_brute_force():
@@ -163,6 +202,7 @@ WITH_NORM_BOUND = [
     EKUCBWidth(0.1, 1.0, 0.1),
     EKUCBWidth(0.1, 1.0, 0.1, projection=0.3),
     SelfNormalizedWidth(0.1, 1.0, 0.1),
+    MartingaleMixtureWidth(0.1, 1.0, 0.1),
     MemoryWidth(0.1, 1.0, 0.1),
     MemoryWidth(0.1, 1.0, 0.1, 20),
     SparQWidth(1.0, 0.1),
@@ -194,7 +234,7 @@ def test_widths_grow_with_norm_confidence_and_what_was_learnt(width):
         assert float(width(Known(gain=4.0))) > base
     if not isinstance(width, (GPUCBWidth, SparQWidth)):
         assert float(replace(width, noise_scale=0.2)(Known())) > base
-    if isinstance(width, (EKUCBWidth, KUCBWidth, SelfNormalizedWidth, MemoryWidth)):
+    if isinstance(width, (EKUCBWidth, KUCBWidth, SelfNormalizedWidth, MartingaleMixtureWidth, MemoryWidth)):
         assert float(width(Known(level=0.1))) > base
 
 
@@ -220,6 +260,11 @@ def test_the_older_bounds_are_at_least_the_self_normalised_one(n, regularization
         exact = oracles.evidence(oracles.rbf(lengthscale), X, np.zeros(n), noise, None)
         known = Known(n, regularization, exact["effective_dimension"], exact["information_gain"])
         sharp = float(SelfNormalizedWidth(1.0, norm, 0.1)(known))
+        for bound in (norm, 1.0, 30.0):
+            tight = float(MartingaleMixtureWidth(1.0, bound, 0.1)(known))
+            assert tight <= float(SelfNormalizedWidth(1.0, bound, 0.1)(known))
+            if regularization == 1.0:
+                assert tight <= float(IGPUCBWidth(1.0, bound, 0.1)(known))
         assert float(KUCBWidth(1.0, norm, 0.1)(known)) >= sharp
         assert float(BKBWidth(1.0, norm, 0.1, accuracy=1e-9)(known)) >= sharp
         bounded = SelfNormalizedWidth(math.sqrt(regularization), norm, 0.1)  # GP-UCB's noise is bounded by √λ

@@ -9,6 +9,7 @@ from torch_kbandits.acquisition.analytic import (
 )
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
+from torch_kbandits.acquisition.elimination import PhasedEliminationRule
 from torch_kbandits.acquisition.pending import CombinedFunction
 from torch_kbandits.acquisition.randomized import EpsilonGreedy, SoftmaxRule
 from torch_kbandits.acquisition.rules import (
@@ -40,6 +41,7 @@ __all__ = [
     "ExpectedImprovementRule",
     "KernelUCB",
     "OptimisticRule",
+    "PhasedEliminationRule",
     "ProbabilityOfImprovementRule",
     "RandomRule",
     "SobolRule",

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.gp import GPTS as GPTS
     from torch_kbandits.algorithms.gp import GPUCB as GPUCB
     from torch_kbandits.algorithms.gp import IGPUCB as IGPUCB
+    from torch_kbandits.algorithms.gp import IRGPUCB as IRGPUCB
+    from torch_kbandits.algorithms.gp import RKB as RKB
     from torch_kbandits.algorithms.gp import MiniGPUCB as MiniGPUCB
     from torch_kbandits.algorithms.kernel_ucb import EKUCB as EKUCB
     from torch_kbandits.algorithms.kernel_ucb import KUCB as KUCB
     from torch_kbandits.algorithms.kernel_ucb import LinUCB as LinUCB
     from torch_kbandits.algorithms.kernel_ucb import SharedLinUCB as SharedLinUCB
     from torch_kbandits.algorithms.kernel_ucb import SupKernelUCB as SupKernelUCB
+    from torch_kbandits.algorithms.phased_elimination import BPE as BPE
+    from torch_kbandits.algorithms.phased_elimination import MVR as MVR
+    from torch_kbandits.algorithms.phased_elimination import RPERP as RPERP
     from torch_kbandits.algorithms.registry import build as build
     from torch_kbandits.algorithms.registry import names as names
     from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB as SparQGPUCB

@@ -21,9 +21,9 @@ from torch_kbandits.confidence import (
     GPTSWidth,
     IGPUCBWidth,
     InformationGain,
+    MartingaleMixtureWidth,
     MemoryWidth,
     ScaledWidth,
-    SelfNormalizedWidth,
     TheoremWidth,
     Width,
     greedy_information_gain,
@@ -314,10 +314,10 @@ class Arguments:
     def theorem_at(
         self, width: type[IGPUCBWidth] | type[GPTSWidth], *, forgets: bool | None = None, num_bounds: int | None = None
     ) -> TheoremWidth | None:
-        """Return IGP-UCB's width or GP-TS's where λ is at least 1, and where their proofs fail what these bound.
+        """Return the tightest width of a theorem, ``MartingaleMixtureWidth``, for GP-TS at δ/2 as in its theorem.
 
-        That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets; None
-        if R or B is missing.
+        Where observations stop counting, it is the width given where λ is at least 1, as in the papers, and below,
+        where that has no proof, ``MemoryWidth``. None if R or B is missing.
 
         Args:
             width: that of the theorem.
@@ -325,15 +325,14 @@ class Arguments:
             num_bounds: how many sets of observations there are, each with a bound of its own; None for T, and without a
                 horizon for each round apart.
         """
-        level = self.prior.regularization
+        level, memory = self.prior.regularization, self.words["memory"]
+        share = self.failure_probability / 2.0 if width is GPTSWidth else self.failure_probability
+        if not (forgets or (isinstance(memory, Memory) and memory.forgets)):
+            return self.theorem(MartingaleMixtureWidth, failure_probability=share, gain=self.gain)
         if level is not None and level >= 1.0:
             return self.theorem(width, gain=self.gain)
-        share = self.failure_probability / 2.0 if width is GPTSWidth else self.failure_probability
-        memory = self.words["memory"]
-        if forgets or (isinstance(memory, Memory) and memory.forgets):
-            number = self.horizon if num_bounds is None else num_bounds
-            return self.theorem(MemoryWidth, failure_probability=share, num_bounds=number, gain=self.gain)
-        return self.theorem(SelfNormalizedWidth, failure_probability=share, gain=self.gain)
+        number = self.horizon if num_bounds is None else num_bounds
+        return self.theorem(MemoryWidth, failure_probability=share, num_bounds=number, gain=self.gain)
 
     def rounds_to_remember(self, name: str, formula: Callable[..., int], variation_budget: float | None) -> int:
         """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 points.

@@ -15,6 +15,7 @@ from torch_kbandits.acquisition import (
     UniformRule,
     UpperConfidenceRule,
 )
+from torch_kbandits.bandit.batches import RandomizedKrigingBeliever
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.fidelities import Levels
 from torch_kbandits.bandit.state import State
@@ -26,6 +27,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, CostObjective, Objective
 from torch_kbandits.selection import (
+    BelievedFantasy,
     Choice,
     ConstrainedOutcome,
     ConstraintSet,
@@ -49,6 +51,14 @@ def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> Acquisi
         sought = _sought(config, state, config.objective)
         is_fitted = all(own.is_fitted(known.ledger.num_learned) for _, own, known in sought)
     return config.rule if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+
+
+def fantasized(config: BanditConfig, state: State) -> FantasyPosterior:
+    """Return the posterior with what is outstanding pending: at its means, or at draws that the batch rule believes."""
+    surrogate, ledger = state.surrogate, state.ledger
+    if isinstance(config.batches, RandomizedKrigingBeliever):
+        return BelievedFantasy(surrogate, ledger.outstanding, seed_for(config.seed, state.round, "believer"))
+    return surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
 
 
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:

@@ -8,10 +8,13 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import (
     EpsilonGreedy,
     OptimisticRule,
+    PhasedEliminationRule,
     RandomRule,
     SoftmaxRule,
     UpperConfidenceRule,
 )
+from torch_kbandits.bandit.batches import RandomizedKrigingBeliever
+from torch_kbandits.candidates import Arms
 from torch_kbandits.candidates.timed import check_offered, untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -43,6 +46,11 @@ def check_pieces(config: Any) -> None:
             raise InputError(f"Leave out {others[0]} with a family, whose hypotheses are judged by the reward.")
         if rule.num_stages or not rule.needs_observations:
             raise InputError(f"{named} does not choose by one posterior: leave out family, or use ThompsonRule.")
+    if isinstance(config.batches, RandomizedKrigingBeliever):
+        others = [name for name in ("family", "objective", "advice") if getattr(config, name) is not None]
+        if others or rule.num_stages or rule.draws_functions or not rule.needs_observations:
+            why = f"leave out {others[0]}" if others else f"{named} has no use for it"
+            raise InputError(f"RandomizedKrigingBeliever draws one reward of each point that is pending: {why}.")
     if learning is not None and learning.learn_memory and config.memory is None:
         raise InputError("learn_memory=True learns the number of one memory, and this one has none: give memory=.")
     if isinstance(objective, CostObjective) and not isinstance(rule, (objective.rule, RandomRule)):
@@ -72,6 +80,10 @@ def check_candidates(config: Any) -> None:
         check_offered("initial", candidates, config.learning.initial)
     if rule.num_stages and not candidates.is_finite:
         raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
+    if isinstance(rule, PhasedEliminationRule) and not isinstance(config.candidates, Arms):
+        raise InputError("PhasedEliminationRule goes through the same arms in each phase: give Arms, such as a grid.")
+    if isinstance(batches, RandomizedKrigingBeliever) and candidates.is_split:
+        raise InputError("RandomizedKrigingBeliever needs all arms in one process: give Arms, or leave it out.")
     if config.constraints and candidates.is_split:
         raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
     if batches is not None and batches.repeats_points and not config.candidates.is_lasting:

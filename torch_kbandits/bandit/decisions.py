@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import CombinedFunction, Domain, RandomRule
-from torch_kbandits.bandit.choices import constraints_of, objectives_of, playable_of, rule_in, with_chosen
+from torch_kbandits.bandit.choices import constraints_of, fantasized, objectives_of, playable_of, rule_in, with_chosen
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import recalled, settled
 from torch_kbandits.bandit.reports import synchronize
@@ -22,7 +22,14 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.outcomes import REWARD, CostObjective, Scalarization
-from torch_kbandits.selection import FantasyPosterior, ScalarizedFantasy, Surrogate, offering, recommended
+from torch_kbandits.selection import (
+    BelievedFantasy,
+    FantasyPosterior,
+    ScalarizedFantasy,
+    Surrogate,
+    offering,
+    recommended,
+)
 
 
 class BanditDecisions:
@@ -48,7 +55,9 @@ class BanditDecisions:
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
         offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
-        seed = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}")
+        seed, surrogate = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}"), state.surrogate
+        if isinstance(believed := fantasized(self._config, state), BelievedFantasy):
+            surrogate, pending = believed.surrogate, None
         if objective is not None and not isinstance(rule, RandomRule):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.surrogate) for member in objectives.members]
@@ -59,7 +68,7 @@ class BanditDecisions:
                 (rule.scaled_to(part) if rule.needs_incumbent else rule).function(
                     self._model_of(part), self.width(part), pending, domain, own_seed
                 )
-                for part, own_seed in offering(state.surrogate, seed)
+                for part, own_seed in offering(surrogate, seed)
             ]
         function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else offer.constraints.limited(function)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.bandit.advice import Questions
-from torch_kbandits.bandit.choices import costs_of, rule_in
+from torch_kbandits.bandit.choices import costs_of, fantasized, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.health import Health, examined, guarantee
 from torch_kbandits.bandit.importance import Importance, importance_of
@@ -415,12 +415,13 @@ class BanditReports:
         known, ahead = self._cached_fantasy
         if known.ledger.pending is not state.ledger.pending or known.ledger.held is not state.ledger.held:
             return None
-        return ahead if known is state or known.surrogate is state.surrogate else None
+        is_same = known.round == state.round and known.surrogate is state.surrogate
+        return ahead if known is state or is_same else None
 
     def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
         if (ahead := self._known_ahead(state)) is None:
-            ahead = state.surrogate.fantasized(state.ledger.outstanding, state.ledger.outstanding_stages)
+            ahead = fantasized(self._config, state)
             self._cached_fantasy = state, ahead
         return ahead
 

@@ -14,6 +14,7 @@ from torch_kbandits.confidence.gain import (
     window_size,
 )
 from torch_kbandits.confidence.guarantee import Assumption, Guarantee
+from torch_kbandits.confidence.mixture import MartingaleMixtureWidth
 from torch_kbandits.confidence.regret import cumulative_regret_bound, dictionary_size_bound
 from torch_kbandits.confidence.theorems import (
     BKBWidth,
@@ -47,6 +48,7 @@ __all__ = [
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",
+    "MartingaleMixtureWidth",
     "MemoryWidth",
     "NystromWidth",
     "RandomizedWidth",

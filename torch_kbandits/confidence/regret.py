@@ -14,6 +14,7 @@ from torch_kbandits.confidence import theorems
 from torch_kbandits.confidence.base import Evidence, ScaledWidth, Width
 from torch_kbandits.confidence.bayesian import BayesianGPUCBWidth
 from torch_kbandits.confidence.gain import RealizedGain
+from torch_kbandits.confidence.mixture import MartingaleMixtureWidth
 from torch_kbandits.confidence.theorems import BKBWidth, EKUCBWidth, GPTSWidth, SelfNormalizedWidth
 from torch_kbandits.dictionaries.online import guarantees_projection
 from torch_kbandits.dictionaries.ridge_leverage import guarantees_accuracy
@@ -87,14 +88,14 @@ def cumulative_regret_bound(
             variances *= ratio
         else:
             variances = 2.0 * (variances + num_inducing * (theorem.projection or level))
-    elif not isinstance(theorem, _EXACT):
+    elif not isinstance(theorem, (*_EXACT, MartingaleMixtureWidth)) or getattr(theorem, "mixture", None) is not None:
         return None
     return 2.0 * float(width(largest)) * math.sqrt(rounds * variances)
 
 
 def _of_draws(theorem: Width, radius: float, variances: float, kernel_bound: float, rounds: int) -> float | None:
     """Return R_T of GP-TS, given c_T and V_T; None for a width that is not its own."""
-    if not isinstance(theorem, GPTSWidth | SelfNormalizedWidth):
+    if not isinstance(theorem, GPTSWidth | SelfNormalizedWidth | MartingaleMixtureWidth):
         return None
     delta = theorem.failure_probability * (1.0 if isinstance(theorem, GPTSWidth) else 2.0)  # the other is at δ/2
     B, slope = theorem.norm_bound, 11.0 * radius / _OPTIMISTIC

@@ -172,14 +172,16 @@ class FixedDesignWidth(SubGaussian, TheoremWidth):
 
         β = B + (R/√λ) √(2 ln(2 n/δ))
 
-    It bounds the error at n pairs of a point and a set of observations at once, with no information gain in it.
+    It bounds the error at n pairs of a point and a set of observations at once, with no information gain in it; sets
+    that lose observations are others.
 
-    Source: the argument of Auer (JMLR 2002) for ridge regression, see the page of proofs. LinUCB (Li et al., WWW
-    2010) has it with n = 1, λ = B = 1 and R = 1/2, for rewards in [0, 1]: α = 1 + √(ln(2/δ)/2).
+    Source: the argument of Auer (JMLR 2002) for ridge regression, see the page of proofs; Vakili et al., NeurIPS 2021,
+    Theorem 1, for one side. LinUCB (Li et al., WWW 2010) has it with n = 1, λ = B = 1 and R = 1/2, for rewards in
+    [0, 1]: α = 1 + √(ln(2/δ)/2).
     """
 
-    theorem = "Auer, JMLR 2002, for ridge regression; Valko et al., UAI 2013"
-    assumes = (*SUBGAUSSIAN, needs.points_chosen_apart, *EXACT)
+    theorem = "Auer, JMLR 2002, for ridge regression; Valko et al., UAI 2013; Vakili et al., NeurIPS 2021"
+    assumes = (*SUBGAUSSIAN, needs.points_chosen_apart, *CHANGING)
 
     num_bounds: int = 1
 
@@ -225,6 +227,11 @@ class GuessAndDouble(TheoremWidth):
             raise InputError(
                 "width must be a theorem's width with a norm_bound to double, such as SelfNormalizedWidth, "
                 f"got {checks.describe(self.width)}. Scale the result: ScaledWidth(GuessAndDouble(...), factor)."
+            )
+        if hasattr(self.width, "mixture"):
+            name = type(self.width).__name__
+            raise InputError(
+                f"{name} bounds the noise together with f, not apart as doubling needs: SelfNormalizedWidth."
             )
         object.__setattr__(self, "theorem", self.width.theorem)
 

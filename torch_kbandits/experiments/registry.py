@@ -56,7 +56,8 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "linear": _linear,
 }
 _CLASSES = {name.lower(): name for name in dir(confidence)}
-_WIDTHS = "bayesian-gp-ucb bkb constant ek-ucb gp-ts gp-ucb igp-ucb k-ucb nystrom randomized self-normalized"
+_WIDTHS = "bayesian-gp-ucb bkb constant ek-ucb gp-ts gp-ucb igp-ucb k-ucb martingale-mixture nystrom randomized"
+_WIDTHS += " self-normalized"
 #: What makes each width: the class of that name, whatever its case and hyphens.
 WIDTHS: dict[str, type[Width]] = {
     name: getattr(confidence, _CLASSES[f"{name.replace('-', '')}width"]) for name in _WIDTHS.split()

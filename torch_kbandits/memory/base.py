@@ -158,6 +158,10 @@ class Restart(Memory):
         """Return restarts of that period."""
         return replace(self, period=horizon)
 
+    def epoch(self, now: float) -> int:
+        """Return the number of the period of a time; 0 before any, and where none ends."""
+        return math.floor((now - self.origin) / self.period) if math.isfinite(now) and self.period < math.inf else 0
+
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ in the current period and infinity before, (n,)."""
         start = -math.inf if self.period == math.inf else math.floor((now - self.origin) / self.period)

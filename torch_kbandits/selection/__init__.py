@@ -1,6 +1,7 @@
 """How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
 
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
+from torch_kbandits.selection.believer import BelievedFantasy
 from torch_kbandits.selection.choice import are_few, over_arms, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
 from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet, Playable, recommended
@@ -11,6 +12,7 @@ from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet
 from torch_kbandits.selection.propensities import Choice
 
 __all__ = [
+    "BelievedFantasy",
     "Choice",
     "ConstrainedOutcome",
     "ConstraintSet",

@@ -11,15 +11,18 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, PhasedEliminationRule, StagedRule
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.memory.base import is_latest
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 
 #: What is kept of the trials in a saved state, in this order; the rates follow from the surrogates.
@@ -298,6 +301,8 @@ class StagedSurrogate(CompositeSurrogate):
     def __init__(self, parts: tuple[Surrogate, ...], num_latest: int | None = None) -> None:
         self.parts, self._num_latest = parts, num_latest
         self._latest = torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long)
+        #: The plays of the phase asked for last, and before them what they follow from; shared by copies, a cache.
+        self.design: list[Any] = [None, None]
         self._settle()
 
     def _settle(self) -> None:
@@ -321,6 +326,8 @@ class StagedFantasy(CompositeFantasy):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
         self._chosen_in = None
+        if isinstance(rule, PhasedEliminationRule):
+            return self._in_phase(rule, beta, domain)
         if not isinstance(rule, StagedRule):
             return self._by_part(0, rule, beta, seed, domain)
         with torch.no_grad():
@@ -338,6 +345,45 @@ class StagedFantasy(CompositeFantasy):
             own = partial(shares, beta, bound, scores)
             self.choice = Choice(row, lambda: spread_out(own(), rows, len(offer.mean)))
             return offer.chosen(row)
+
+    @torch.no_grad()
+    def _in_phase(self, rule: PhasedEliminationRule, beta: Tensor, domain: Domain | None) -> Tensor:
+        """Return the point (1, d) that is next in the first phase that is not over, or the best of the last."""
+        parts, rows = self._surrogate.parts, None if domain is None else domain.allowed
+        row = offer = cast(Any, None)
+        for phase, length in enumerate(rule.lengths, 1):
+            offer = parts[phase].fantasized(self.pending[:0]).offered(domain)  # what is pending says nothing of means
+            rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
+            number = parts[phase].num_observations + int((self.stages == phase).sum())
+            if number < length:
+                row, self._chosen_in = self._designed(rule, phase, rows)[number], phase
+                break
+            mean, width = offer.mean[rows], beta * offer.variance[rows].sqrt()
+            row = rows[(mean + width).argmax()]
+            if number == parts[phase].num_observations:  # nothing is pending, so that each phase is one set of rewards
+                rows = rows[rule.kept(mean, width)]
+        else:
+            self._chosen_in = 0
+        one = row.reshape(1)
+        self.choice = Choice(one, lambda: spread_out(torch.ones(1, dtype=torch.float64), one, len(offer.mean)))
+        return offer.chosen(row)
+
+    def _designed(self, rule: PhasedEliminationRule, phase: int, rows: Tensor) -> Tensor:
+        """Return which of some rows (A',) a phase plays, (N,), in order; remembered. No reward enters."""
+        surrogate, part = self._surrogate, cast(GaussianSurrogate, self._surrogate.parts[phase])
+        epoch = getattr(part.memory, "epoch", lambda now: 0)(part.now)
+        known, design = surrogate.design
+        if known is not None and known[:3] == (rule, phase, epoch) and torch.equal(known[3], rows):
+            return design
+        source, ranks = cast(ArmSource, part.place.source), cast(Tensor, part.tie_rank)[rows].cpu()
+        left, chosen = ConditionalVariances.of(source.rows(rows).cpu(), part.kernel), list[int]()
+        for _ in range(rule.lengths[phase - 1]):
+            best, _ = best_of(torch.from_numpy(left.variance), part.regularization, part.kernel_bound(), 0, ranks)
+            chosen.append(int(best))
+            left.observe(chosen[-1], float(part.regularization))
+        design = rule.permuted(rows[chosen], phase, epoch)
+        surrogate.design[:] = (rule, phase, epoch, rows), design
+        return design
 
     def pending_scores(self) -> Tensor:
         """Return the score of each pending point under what learns it, (k,): its stage, or everything."""

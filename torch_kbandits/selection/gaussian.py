@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import PriorDraws
@@ -118,6 +119,11 @@ class GaussianSurrogate(Surrogate):
         return self.posterior.told.points_at(self._order)
 
     @property
+    def now(self) -> float:
+        """The time at which it is, minus infinity before the first."""
+        return self._now
+
+    @property
     def latest(self) -> Tensor:
         """The point learned last, (1, d); none before any."""
         return self._counted.X.tensor[-1:]
@@ -151,6 +157,13 @@ class GaussianSurrogate(Surrogate):
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
         return self._number(self.posterior.mean_norm(self.column))
+
+    def ridge_fit(self, noise: float) -> tuple[Tensor, Tensor]:
+        """Return the data fit and the information gain at another noise, both 0-dim; see ``ExactPosterior``."""
+        if not isinstance(self.posterior, ExactPosterior):
+            raise InputError("The data fit is that of the exact posterior, and there is a dictionary: mixture=None.")
+        fit, gain = self.posterior.ridge_fit(noise, self.column)
+        return self._number(fit), self._number(gain)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
@@ -417,9 +430,8 @@ class GaussianSurrogate(Surrogate):
         times = np.full(len(weights), self._now)
         counting = times, weights, places, None
         other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, _NOTHING)
-        # What is learned last stays last, since searches start from it.
-        last = np.roll(np.arange(len(other._counted)), -number)
-        other._counted = other._counted.at(last)
+        if not self._is_stationary:  # what is learned last stays last, since searches start from it
+            other._counted = other._counted.at(np.roll(np.arange(len(other._counted)), -number))
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
