@@ -151,7 +151,7 @@ NUMBERS = {
     "order": 3, "origin": 0.5, "oversampling": 2.0, "period": 4, "posterior_noise": 0.25, "problem_seed": 5,
     "projection": 0.5, "questions": 2.0, "rate": 0.5, "raw_samples": 8, "refit_share": 0.5, "regret": 0.5,
     "regularization": 0.5, "round": 5, "rounds": 3, "scale": 0.5, "score_discount": 0.25, "seed": 3, "shrinkage": 0.25,
-    "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
+    "side": 2.0, "size": 4, "speed": 0.5, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
 }  # fmt: skip
 #: And what is no number.
@@ -235,7 +235,7 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "ArmPosterior", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "Answers", "ArmPosterior", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
@@ -391,8 +391,10 @@ OTHER_RANGES = {
     **dict.fromkeys([("Integer", "step"), ("ContextualFunction", "context_dim")], "-1 0 1.5 inf"),
     **dict.fromkeys([("Prediction", "score_discount"), ("shrinking_scales", "number")], "-1 0 1.5 inf"),
     **dict.fromkeys([("BayesianGPUCBWidth", "num_arms"), ("MovingPeak", "num_arms")], "-1 0 1.5 inf"),
+    ("MovingPeak", "speed"): "-1 inf",
     **dict.fromkeys([(name, "noise_scale") for name in environments.__all__], "-1 inf"),
     **dict.fromkeys([("Restart", "period"), ("SWGPUCB", "window")], "-1 0"),
+    ("WSparQGPUCB", "window"): "-1 0 inf",
     **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
     **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
     ("RPERP", "period"): "-1 0 1.5 inf",
@@ -407,7 +409,7 @@ OTHER_RANGES = {
     ("cross_fitted_rewards", "folds"): "-1 0 1 1.5 inf",
 }
 #: An argument that is called otherwise where it is checked.
-CHECKED_AS = {"batch_threshold": "threshold", "beta": "beta|value", "growth": "rate|growth", "window": "size"}
+CHECKED_AS = {"batch_threshold": "threshold", "beta": "beta|value", "growth": "rate|growth", "window": "size|window"}
 CHECKED_AS |= {"Y": "[yY]", "features": "kernel"}
 RANGE_OF = {word: values for values, words in RANGES.items() for word in words.split()}
 
