@@ -30,7 +30,8 @@ DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
     "Discount": {"bandit/adaptation.py"},
     "SlidingWindow": {"bandit/adaptation.py", "bandit/advice.py"},
-    **dict.fromkeys(["KDPP", "UncertaintyInjection"], {"bandit/advice.py"}),
+    "KDPP": {"bandit/advice.py"},
+    "UncertaintyInjection": {"bandit/advice.py"},
     "CappedDictionary": {"models/nystrom.py"},
     "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/strategy.py"},
 }

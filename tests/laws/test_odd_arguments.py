@@ -151,7 +151,8 @@ NUMBERS = {
     "order": 3, "origin": 0.5, "oversampling": 2.0, "period": 4, "posterior_noise": 0.25, "problem_seed": 5,
     "projection": 0.5, "questions": 2.0, "rate": 0.5, "raw_samples": 8, "refit_share": 0.5, "regret": 0.5,
     "regularization": 0.5, "round": 5, "rounds": 3, "scale": 0.5, "score_discount": 0.25, "seed": 3, "shrinkage": 0.25,
-    "side": 2.0, "size": 4, "speed": 0.5, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
+    "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
+    "speed": 0.5,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
 }  # fmt: skip
 #: And what is no number.
