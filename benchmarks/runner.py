@@ -47,6 +47,7 @@ BENCHMARKS = {
     "context_fits": "context_fits",
     "costs": "costs",
     "stopping": "stopping",
+    "defaults": "defaults",
 }
 
 #: One measurement, as JSON has it.
