@@ -104,7 +104,7 @@ class _NoisyImprovement(_Spread):
         function = qLogNoisyExpectedImprovement(self._model(), X, prune_baseline=True)
         if self.bounds is not None:
             return optimize_acqf(function, self.bounds, q=1, num_restarts=8, raw_samples=128)[0]
-        return optimize_acqf_discrete(function, 1, self.arms, unique=False)[0]
+        return optimize_acqf_discrete(function, 1, cast(Tensor, self.arms), unique=False)[0]
 
     def recommend(self) -> Tensor:
         if len(self.X) < _FIRST:

@@ -137,7 +137,7 @@ class FactoredGP(ObservedGP):
 
         For searches, of a model that ``is_untransformed`` and evaluates.
         """
-        strategy = self.eval()._current().strategy
+        strategy = (self.eval() if self.training else self)._current().strategy
         at = strategy.at(X.reshape(-1, X.shape[-1]))
         mean = prior_mean(self.mean_module, X) + strategy.mean_at(at).reshape(X.shape[:-1]).to(X)
         return mean, strategy.variance(at).reshape(X.shape[:-1]).to(X)
