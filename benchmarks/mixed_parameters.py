@@ -4,10 +4,10 @@ The rule was fixed before any of the seeds that judge was played by ours: over s
 is behind ``GPSampler`` by at most one standard error on every problem, after 40 trials and after 100, it is ahead on a
 third of them by one, and a suggestion takes no more processor time. Defaults were chosen on other functions and tables.
 
-All samplers begin with the same configurations. Where each drew its own, seeds 700 to 705, the best of the first ten of
-``GPSampler`` was better than ours on counts and ships in every seed, by 1.85 and 0.28 in the mean, though over 150 seeds
-ours are no worse than random ones (2.30 ± 0.07 and 2.36 ± 0.08; 1.48 ± 0.05 and 1.67 ± 0.06). Given the ten of
-``GPSampler``, ours ended within a standard error of it on both.
+All samplers begin with the same configurations. Where each drew its own, in seeds 700 to 705, the best of the first ten
+of ``GPSampler`` was better than ours on counts and ships in every seed, by 1.85 and 0.28 in the mean, though over 150
+seeds ours are no worse than random ones (2.30 ± 0.07 and 2.36 ± 0.08; 1.48 ± 0.05 and 1.67 ± 0.06). Given the ten of
+``GPSampler`` ours ended within a standard error of it on both.
 """
 
 import statistics
