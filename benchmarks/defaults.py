@@ -129,7 +129,6 @@ def _ours(
 OURS, NEI, RANDOM, FIRST = "GPEI, LearnedPrior()", "qLogNEI", "Sobol or random", "best of the first 10"
 PLAYERS: dict[str, Callable[[Problem, int], Any]] = {
     OURS: _ours,
-    "GPUCB, LearnedPrior(), β = 2": partial(_ours, algorithm="gp-ucb", beta=2.0),
     NEI: _NoisyImprovement,
     RANDOM: _Spread,
     FIRST: _BestOfFirst,
@@ -139,7 +138,7 @@ PLAYERS: dict[str, Callable[[Problem, int], Any]] = {
 @benchmark(problems=("branin", "segment"), seeds=(0,), rounds=12, checkpoints=(12,))
 def defaults(
     parts: Parts,
-    problems: tuple[str, ...] = tuple(PROBLEMS),
+    problems: tuple[str, ...] = (*BOXES, "segment", "vehicle"),
     players: tuple[str, ...] = tuple(PLAYERS),
     seeds: tuple[int, ...] = tuple(range(1000, 1005)),
     rounds: int = 40,
