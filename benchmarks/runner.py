@@ -52,6 +52,7 @@ BENCHMARKS = {
     "stopping": "stopping",
     "stopping_coverage": "stopping",
     "successors": "successors",
+    "defaults": "defaults",
 }
 
 #: One measurement, as JSON has it.

@@ -3,7 +3,7 @@
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,11 +27,14 @@ _LATEST = 30
 class Course:
     """What a tool tries in one study, what it would use, and the processor time between two trials.
 
-    ``asked`` says after how many of them the tool says which configuration it would use.
+    ``asked`` says after how many of them the tool says which configuration it would use. Samplers of Optuna are given
+    the ``first`` ones.
     """
 
-    def __init__(self, objective: Objective, trials: int, asked: tuple[int, ...]) -> None:
-        self.objective, self.trials, self.asked = objective, trials, asked
+    def __init__(
+        self, objective: Objective, trials: int, asked: tuple[int, ...], first: Sequence[Configuration] = ()
+    ) -> None:
+        self.objective, self.trials, self.asked, self.first = objective, trials, asked, first
         self.tried: list[Configuration] = []
         self.told: list[float] = []
         self.seconds: list[float] = []
@@ -73,6 +76,8 @@ def _with_optuna(make: Callable[..., BaseSampler], latest: int | None = None, **
     def play(course: Course, seed: int) -> None:
         sampler = make(seed=seed, **words)
         study = optuna.create_study(sampler=sampler)
+        for each in course.first:
+            study.enqueue_trial(dict(each))
         for _ in range(course.trials):
             if latest is not None:
                 finished = study.trials[-latest:]

@@ -30,7 +30,7 @@ FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
 
 
 def bandit_of(candidates=None, dictionary=None, memory=None, background=True, **words):
-    prior = kb.LearnedPrior(num_initial=5, background=background)
+    prior = kb.LearnedPrior(num_initial=5, refit_share=0.25, background=background)
     pieces = {"width": kb.ConstantWidth(1.5), "seed": 0, "dictionary": dictionary, "memory": memory} | words
     return kb.Bandit(candidates=candidates or kb.Arms(ARMS), prior=prior, **pieces)
 

@@ -67,6 +67,10 @@ def assert_dense(kind, model, X, Y, noise, T=T, kernel="matern"):
     assert difference(joint.distribution.covariance_matrix, expected.covariance) < expected.rounding
     assert difference(alone.mean.flatten(), expected.mean) < expected.rounding
     assert difference(alone.variance.flatten(), expected.variance) < expected.rounding
+    if model.is_untransformed:
+        mean, variance = model.marginals(T)
+        assert torch.equal(mean, alone.mean.flatten())
+        assert torch.equal(variance, alone.variance.flatten())
     assert model.num_observations == len(X)
     if not len(X):
         return

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -46,6 +47,7 @@ def climb(
     starts: Tensor,
     *,
     continuous: Sequence[int],
+    score: Callable[[Tensor], Tensor] | None = None,
     neighbours: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
     allows: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
@@ -55,20 +57,23 @@ def climb(
     exchanged for its best neighbour while that scores higher. The search from a point ends where it is not exchanged,
     or after four turns.
 
-    The function is of single points, (b, 1, d) to (b,). Of points (n, d) ``neighbours`` are those (k, d) that may take
-    the place of one, and which one's, (k,); and ``allows`` says of points (n, d) whether they may be played, (n,): one
-    that climbed beyond goes back to where its way leaves what may be played.
+    The function is of single points, (b, 1, d) to (b,). The ``score`` of points (n, d), (n,), by which they are
+    compared, is its value unless given. Of points (n, d) ``neighbours`` are those (k, d) that may take the place of
+    one, and which one's, (k,); and ``allows`` says of points (n, d) whether they may be played, (n,): one that climbed
+    beyond goes back to where its way leaves what may be played.
 
     Source: BoTorch's ``optimize_acqf_mixed_alternating``. Differs: a choice may be encoded in several columns, which
     are exchanged all at once. Cost: a hundred evaluations at n points, and ten at all their neighbours.
     """
-    points, scores, active = starts.clone(), _scores(function, starts), torch.arange(len(starts))
+    score = partial(_scores, function) if score is None else score
+    points, scores, active = starts.clone(), score(starts), torch.arange(len(starts))
     columns = sorted(continuous)
+    climbs = bool(columns) and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad
     for _ in range(_TURNS):
-        if columns and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad:
+        if climbs:
             climbed = _along_the_gradient(function, points[active], columns)
             climbed = climbed if allows is None else _drawn_back(points[active], climbed, allows)
-            found = _scores(function, climbed)
+            found = score(climbed)
             higher = found > scores[active]
             points[active[higher]], scores[active[higher]] = climbed[higher], found[higher]
         if neighbours is None:
@@ -76,7 +81,7 @@ def climb(
         rows, exchanged = active, torch.zeros(len(points), dtype=torch.bool)
         for _ in range(_EXCHANGES):
             held, (near, owners) = scores.clone(), neighbours(points[rows])
-            values = _scores(function, near)
+            values = score(near) if len(near) else scores[:0]
             for number, row in enumerate(rows.tolist()):
                 own = (owners == number).nonzero().flatten()
                 if len(own) and values[own].max() > scores[row]:

@@ -150,7 +150,8 @@ class Domain:
         if self.starts is not None:
             best = self.starts[:1, -cube.dimension :]
             parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, near, generator)])))
-        return [self.joint(distinct(part)[0]) for part in parts]
+        # Where all coordinates are continuous no two are equal, and to look takes longer than to score them.
+        return [self.joint(distinct(part)[0] if cube.has_exchanges else part) for part in parts]
 
     def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
         """Return a function of points with so many columns as one of what comes after the context."""

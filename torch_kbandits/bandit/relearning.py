@@ -129,7 +129,8 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
 def due_fit(config: BanditConfig, state: State, *, early: bool = False) -> tuple[History, LastFit] | None:
     """Return what the prior is to be fitted to, now or early, and what is noted of that; None where it stays."""
     learning, ledger = cast(LearnedPrior, config.learning), state.ledger
-    if not early and not learning.is_due(ledger.num_learned, state.last_fit, ledger.num_forgotten):
+    seldom = config.context_columns > 0 or config.memory is not None
+    if not early and not learning.is_due(ledger.num_learned, state.last_fit, ledger.num_forgotten, seldom=seldom):
         return None
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.

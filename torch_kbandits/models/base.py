@@ -126,6 +126,22 @@ class FactoredGP(ObservedGP):
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
 
+    @property
+    def is_untransformed(self) -> bool:
+        """Whether it predicts one outcome in the units told, without a transform or a batch; see ``marginals``."""
+        transforms = (getattr(self, name, None) for name in ("input_transform", "outcome_transform"))
+        return self.num_outputs == 1 and not self._is_batch() and all(each is None for each in transforms)
+
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means and variances (...,) of ``posterior`` at points X (..., d), without making a distribution.
+
+        For searches, of a model that ``is_untransformed`` and evaluates.
+        """
+        strategy = (self.eval() if self.training else self)._current().strategy
+        at = strategy.at(X.reshape(-1, X.shape[-1]))
+        mean = prior_mean(self.mean_module, X) + strategy.mean_at(at).reshape(X.shape[:-1]).to(X)
+        return mean, strategy.variance(at).reshape(X.shape[:-1]).to(X)
+
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior | TransformedPosterior:
         """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
         return cast(GPyTorchPosterior, unrounded(super().posterior(X, *args, **kwargs)))

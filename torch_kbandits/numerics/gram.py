@@ -94,6 +94,7 @@ def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tenso
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
     known = known_formula(kernel, X.shape[1]) if X.dim() == 2 else None
+    X = X.detach() if known is not None and kernel.is_stationary else X  # the same everywhere, without a gradient
     if known is None and any(type(part) is IndexKernel for part in kernel.modules()):
         return gram(kernel, X.unsqueeze(-2)).squeeze((-2, -1))
     if known is None or not on_cpu_without_grad(X):

@@ -21,6 +21,11 @@ from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
 from torch_kbandits.priors.units import FIRST_NOISE, Units, column_spans, default_kernel, floor_below
 
+#: The prior is fitted again at a tenth more rewards while at most so many count, then at a quarter; in contexts and
+#: under a memory, where rounds are many, a quarter at once. On three boxes and two tables, two or three seeds each, the
+#: mean reward of 60 rounds was higher on all five than with a quarter at once.
+_SHARES, _FEW = (0.1, 0.25), 100
+
 #: The deviation of log λ under its prior where rewards may be all noise, as clicks are, or have none, as labels.
 _UNKNOWN_SPREAD = 3.0
 
@@ -42,8 +47,9 @@ class LearnedPrior:
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
     and the units of rewards, so that these change no choice. The first points are spread over the candidates. Then the
-    prior is fitted whenever there are a quarter more rewards, and the posterior computed anew under it. In between the
-    algorithm plays as if the prior were known: no theorem covers it.
+    prior is fitted whenever there are a tenth more rewards, from 100 on, in contexts and under a memory a quarter more,
+    and the posterior computed anew under it. In between the algorithm plays as if the prior were known: no theorem
+    covers it.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
     With all three, or a mean that says where to look, no point is spread. A ``KernelBanditWarning`` says once what is
@@ -63,8 +69,9 @@ class LearnedPrior:
             memory or a trigger, since the level of rewards may change, nor under a mean that is given.
         num_initial: rewards before the first fit, at least 2. Until then points are spread, or the algorithm plays
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
-        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
-            after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
+        refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted,
+            unless given a tenth of up to 100, but in contexts and under a memory, and a quarter of more; after a
+            restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
         background: whether all fits but the first are made in a thread, while rounds go on under the prior as it is,
             until a ``tell`` finds one ready. No call waits for a fit, and choices depend on how long one takes. A fit
             that fails is warned of, and the prior stays. What a kernel or mean of your own computes must allow threads.
@@ -88,7 +95,7 @@ class LearnedPrior:
     learn_memory: bool = False
     clip: bool = True
     num_initial: int = 10
-    refit_share: float = 0.25
+    refit_share: float | None = None
     background: bool = False
     noise_spread: float | None = None
     initial: Sequence[Any] | Tensor = ()
@@ -98,7 +105,7 @@ class LearnedPrior:
             checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
         checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
-        checks.keep(self, refit_share=checks.positive)
+        checks.keep(self, refit_share=checks.optional(checks.positive))
         checks.keep(self, learn_memory=checks.flag, clip=checks.flag, background=checks.flag)
         checks.keep(self, noise_spread=checks.optional(checks.positive))
         if self.num_initial < 2:
@@ -123,13 +130,17 @@ class LearnedPrior:
     def _knows_kernel(self) -> bool:
         return self.kernel is not None and not any(parameter.requires_grad for parameter in self.kernel.parameters())
 
-    def is_due(self, number: int, last: LastFit, num_forgotten: int) -> bool:
-        """Say whether to fit again, once so many rewards were learned of which a restart forgot the first ones."""
+    def is_due(self, number: int, last: LastFit, num_forgotten: int, *, seldom: bool = False) -> bool:
+        """Say whether to fit again, once so many rewards were learned of which a restart forgot the first ones.
+
+        If ``seldom`` also few rewards are to be a quarter more, unless a share is given.
+        """
         if not last.number:
             return number >= 2
         if last.number <= num_forgotten:
             return number >= num_forgotten + self.num_initial
-        return number >= last.number + self.refit_share * last.counted
+        share = self.refit_share or _SHARES[seldom or last.counted > _FEW]
+        return number >= last.number + share * last.counted
 
     def started(
         self, spans: Tensor, groups: Sequence[int] | None, context_dim: int = 0, units: Units | None = None

@@ -80,6 +80,7 @@ def found(
         Rescaled(function(), zero, one, lambda X: domain.joint(cube.rolled(X))),
         cube.unrolled(actions),
         continuous=cube.continuous,
+        score=lambda points: score(domain.joint(cube.rolled(points))),
         neighbours=exchanged if cube.has_exchanges else None,
         allows=(lambda points: cube.allows(cube.rolled(points))) if cube.is_restricted else None,
     )

