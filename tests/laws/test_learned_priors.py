@@ -164,6 +164,16 @@ def test_a_replay_makes_the_same_fits(words, monkeypatch):
 # ---------------------------------------------------------------- the first points
 
 
+@pytest.mark.parametrize("number", [100, 2_500, 62_208])
+def test_the_first_points_of_an_ordered_list_are_far_apart(number):
+    """Of 10 of a list none is closer to another than a quarter of what a lattice of 10 leaves."""
+    prices = torch.linspace(0.0, 1.0, number, dtype=DOUBLE).unsqueeze(-1)
+    for seed in range(20):
+        bandit = algorithms.GPUCB(candidates=prices, prior=kb.LearnedPrior(), seed=seed)
+        first = bandit.ask(10).flatten().sort().values
+        assert first.diff().min() > 0.025
+
+
 @pytest.mark.usefixtures("short_searches")
 def test_until_a_fit_points_are_spread_and_no_function_is_maximised(tmp_path):
     it = learning("arms")

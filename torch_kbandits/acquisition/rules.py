@@ -25,6 +25,8 @@ from torch_kbandits.models.normal import deviation_of
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import generator_for, seed_for, seeded
 
+#: The golden section, multiples of which, modulo 1, stay as far apart as those of any number.
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
 
@@ -280,9 +282,13 @@ class SobolRule(RandomRule):
         checks.keep(self, number=checks.non_negative_integer, order=checks.whole_number)
 
     def drawn_row(self, num_arms: int, seed: int) -> int:
-        """Return a row of so many, another one for each number below that."""
+        """Return a row of so many, another one for each number below that; of the first each is far from the others.
+
+        Steps are about the golden section of all rows, not quite, so that those of a lattice differ in all columns.
+        """
         generator = torch.Generator().manual_seed(self.order)
         start, step = torch.randint(2**62, (2,), generator=generator, device="cpu").tolist()
+        step = int(_GOLDEN * num_arms) + step % max(1, num_arms // 300)
         while math.gcd(step, num_arms) > 1:
             step += 1
         return (start + self.number * step) % num_arms
