@@ -3,9 +3,11 @@ import os
 from collections import Counter
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.metadata import version
 
 import hypothesis
 import pytest
+from packaging.requirements import Requirement
 
 # Each test process has a core of its own; threads on top of that, be they torch's, NumPy's or a child's, only get in
 # each other's way. Another number rounds otherwise, which no law may depend on. Said before NumPy and torch are
@@ -54,6 +56,14 @@ def pytest_collection_modifyitems(items):
         if (seen[law] + of_file.setdefault(law, len(of_file))) % turn:
             item.add_marker(pytest.mark.slow)
         seen[law] += 1
+
+
+def pytest_runtest_setup(item):
+    """Skip what needs a newer package than there is, as in ``make test-lowest``."""
+    for each in (word for marker in item.iter_markers("needs") for word in marker.args):
+        requirement = Requirement(each)
+        if version(requirement.name) not in requirement.specifier:
+            pytest.skip(f"it needs {each}")
 
 
 @pytest.fixture

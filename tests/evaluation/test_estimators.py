@@ -112,6 +112,7 @@ def test_a_policy_evaluated_on_its_own_log_is_the_mean_of_its_rewards():
         assert estimate.effective_sample_size == pytest.approx(500.0, rel=1e-12)
 
 
+@pytest.mark.needs("scipy>=1.15")
 def test_bootstrap_intervals_are_those_of_scipy():
     """Ends from 4,000 draws, here and there: both are within 6 % of the width, three times the error of an end."""
     log, target = logged(world(), 300)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
-from ax.api.configs import DerivedParameterConfig
+from ax.api import configs
 from ax.core.trial_status import TrialStatus
 from ax.exceptions.storage import JSONDecodeError
 from ax.storage.json_store.decoder import object_from_json
@@ -296,7 +296,6 @@ DEPENDENT = ChoiceParameterConfig(
     name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
 )
 
-TWICE = DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")
 ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type="int", is_ordered=True)
 
 
@@ -311,7 +310,6 @@ ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type
         (BRANIN, {"objective": "y1", "outcomes": ["y2 + y3 <= 1"]}, "Single metrics can be .*limited"),
         ([*UNIT, ORDERED], {"constraints": ["x + size <= 1"]}, r"on the choice\(s\) \['size'\]; what works is linear"),
         ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
-        ([*UNIT, TWICE], {}, "'twice' is a DerivedParameter"),
     ],
 )
 def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
@@ -319,6 +317,13 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
     with pytest.raises(InputError, match=message):
         client.get_next_trials(1)
     assert not client._experiment.trials
+
+
+@pytest.mark.needs("ax-platform>=1.2.4")
+def test_parameters_that_follow_from_others_are_refused():
+    twice = configs.DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")
+    with pytest.raises(InputError, match="'twice' is a DerivedParameter"):
+        client_of([*UNIT, twice]).get_next_trials(1)
 
 
 @pytest.mark.parametrize(

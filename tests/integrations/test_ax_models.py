@@ -10,7 +10,6 @@ from ax.analysis.diagnostics import DiagnosticAnalysis
 from ax.analysis.plotly.parallel_coordinates import ParallelCoordinatesPlot
 from ax.analysis.plotly.surface.slice import SlicePlot
 from ax.analysis.results import ResultsAnalysis
-from ax.core.analysis_card import AnalysisCardGroup
 from ax.core.observation import ObservationFeatures
 from ax.exceptions.core import UnsupportedError
 from ax_clients import BRANIN, GRID, UNIT, branin, client_of, fitted, play, posterior_model, tell
@@ -165,7 +164,7 @@ def names_of(cards):
     """The names of all cards, those in groups included; none may say that an analysis failed or has to wait."""
     names = []
     for card in cards:
-        if isinstance(card, AnalysisCardGroup):
+        if hasattr(card, "children"):  # a group
             names += names_of(card.children)
             continue
         assert not isinstance(card, ErrorAnalysisCard), card.blob

@@ -556,6 +556,7 @@ def test_constraints_are_outcomes_that_may_be_at_most_zero():
     assert sum(beyond) > len(beyond) / 2  # it is the limit that holds
 
 
+@pytest.mark.needs("optuna>=5.0")
 @pytest.mark.one_in(3)
 def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
     study = study_with(quick())
@@ -577,6 +578,7 @@ def test_only_what_is_surely_feasible_is_tried_where_that_is_asked_for():
     assert study.best_value > 0.5  # more than what was known to be safe
 
 
+@pytest.mark.needs("optuna>=5.0")
 def test_where_nothing_may_be_feasible_trials_cover_the_space():
     def objective(trial):
         x = trial.suggest_float("x", 0.0, 1.0)
@@ -607,6 +609,7 @@ def test_infinite_values_are_failures():
 SAFE = {"safe_params": [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]}
 
 
+@pytest.mark.needs("optuna>=5.0")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [-0.5, -math.inf])
 @pytest.mark.parametrize("words", [{}, pytest.param(SAFE, marks=pytest.mark.slow)], ids=["learn", "safe"])

@@ -9,7 +9,8 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
-from botorch.models.transforms.input import InputPerturbation, NumericToCategoricalEncoding, Warp
+from botorch.models.transforms import input as transforms
+from botorch.models.transforms.input import InputPerturbation, Warp
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from problems import DOUBLE, data, dense, difference, rbf
@@ -185,6 +186,7 @@ def told(model, X, Y):
     return model
 
 
+@pytest.mark.needs("botorch>=0.16")
 @pytest.mark.parametrize("extend", [told, lambda model, X, Y: model.condition_on_observations(X, Y)])
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_more_observations_are_taken_in_the_columns_given_and_not_in_those_of_the_kernel(kind, extend):
@@ -193,7 +195,7 @@ def test_more_observations_are_taken_in_the_columns_given_and_not_in_those_of_th
     points = torch.tensor(np.column_stack([random.uniform(size=17), random.integers(0, 3, 17)]))
     inner = torch.cat([points[:, :1], one_hot(points[:, 1].long(), 3)], dim=-1)
     inputs, Y = points[:12], torch.tensor(random.normal(size=(12, 1)))
-    code = NumericToCategoricalEncoding(2, {1: 3}, {1: partial(one_hot, num_classes=3)})
+    code = transforms.NumericToCategoricalEncoding(2, {1: 3}, {1: partial(one_hot, num_classes=3)})
     words = {"covar_module": rbf(0.7), "regularization": 0.05, "input_transform": code}
     words |= {"inducing_points": inputs[:8]} if kind == "nystrom" else {}
     model = {"online": OnlineGP, "nystrom": NystromGP}[kind](inputs[:8], Y[:8], **words)

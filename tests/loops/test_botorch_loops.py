@@ -13,8 +13,7 @@ from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.generation import MaxPosteriorSampling
-from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP, map_saas
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling.normal import SobolQMCNormalSampler
@@ -112,10 +111,11 @@ def test_acquisition_values_and_gradients_equal_those_of_botorchs_model(make):
         assert difference(KernelUCB(make(), beta=beta, maximize=maximize)(T), theirs) < 1e-8
 
 
+@pytest.mark.needs("botorch>=0.16")
 def test_kernel_ucb_of_batched_and_ensemble_models_is_botorchs():
     many_X, many_Y = X.expand(3, 40, 2), torch.stack([Y, -Y, Y.square()])
     batch = NystromGP(many_X, many_Y, inducing_points=Z.expand(3, -1, 2), covar_module=matern(), regularization=NOISE)
-    ensemble = EnsembleMapSaasSingleTaskGP(X, Y, num_taus=3)
+    ensemble = map_saas.EnsembleMapSaasSingleTaskGP(X, Y, num_taus=3)
     for m, shape in ((batch, (3, 1)), (batch, (5, 3, 1)), (ensemble, (5, 1))):
         T = torch.rand(*shape, 2, dtype=DOUBLE)
         assert difference(KernelUCB(m, 2.0)(T), UpperConfidenceBound(m, 4.0)(T)) < 1e-12
