@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import LinearKernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.confidence import ConstantWidth, greedy_information_gain, restart_period, window_size
+from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, UncertaintyInjection
 
 LAMBDA = 0.05
@@ -57,6 +59,21 @@ def test_the_theorem_sets_the_memory(name, budget):
     grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 30, dtype=DOUBLE)] * 2)
     on_box = remembered(name, **words, bounds=grid[[0, -1]])
     assert on_box == pytest.approx(remembered(name, **words, candidates=grid), rel=0.05, abs=1.0)
+
+
+def test_a_dictionary_that_spans_starts_anew_where_nothing_counts_any_more():
+    """After a restart a linear kernel's posterior is that of the rewards since, from contexts and actions of a round."""
+    words = {"kernel": LinearKernel().double(), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
+    spanned, exact = (
+        algorithms.RGPUCB(action_dim=2, period=4, dictionary=rule, **words) for rule in (SpanningDictionary(), None)
+    )
+    for t in range(11):
+        offered = ARMS[3 * t % 20 : 3 * t % 20 + 5]
+        x = exact.ask(candidates=offered)
+        assert torch.equal(spanned.ask(candidates=offered), x)
+        for each in (spanned, exact):
+            each.tell(x, x.sum() + 0.1 * t)
+    assert torch.allclose(spanned.model.posterior(ARMS).mean, exact.model.posterior(ARMS).mean, rtol=1e-8)
 
 
 def test_bad_input():
