@@ -62,7 +62,7 @@ def test_the_theorem_sets_the_memory(name, budget):
 
 
 def test_a_dictionary_that_spans_starts_anew_where_nothing_counts_any_more():
-    """After a restart a linear kernel's posterior is that of the rewards since, from contexts and actions of a round."""
+    """After a restart the posterior of a linear kernel is that of the rewards since, with actions of each round."""
     words = {"kernel": LinearKernel().double(), "regularization": LAMBDA, "beta": 2.0, "seed": 0}
     spanned, exact = (
         algorithms.RGPUCB(action_dim=2, period=4, dictionary=rule, **words) for rule in (SpanningDictionary(), None)
