@@ -165,6 +165,24 @@ def test_rewards_without_noise_are_known_for_such_where_the_spread_is_wide():
     assert wide < 1e-4 < narrow
 
 
+def test_the_kernel_in_contexts_is_of_a_level_a_trend_and_what_is_near_and_all_three_are_fitted():
+    """LinUCB's features, 1 and the context for each action, are a part of it: rewards that are levels alone show it."""
+    X = torch.cat([data(60, 3, 5)[0] - 0.5, torch.eye(2, dtype=DOUBLE)[torch.arange(60) % 2]], dim=-1)
+    rewards = 4.0 * X[:, 3] + 0.05 * noise(60, 1)
+    fit = fit_evidence(Data(X, standardised(rewards)), default_kernel(5, [0, 0, 0, 1, 1], 3), noise_spread=3.0, seed=0)
+    of_contexts, of_actions = fit.kernel.kernels
+    trend, near = of_contexts.kernels
+    level, slope = (
+        float(value.detach()) for value in (trend.outputscale * trend.base_kernel.offset, trend.outputscale)
+    )
+    x, a = dense(X[:, :3], X[:, 3:])
+    scales = (float(each.lengthscale.detach()) for each in (near.base_kernel, of_actions))
+    matern_x, matern_a = (oracles.matern52(scale)(part, part) for scale, part in zip(scales, (x, a), strict=True))
+    expected = (level + slope * x @ x.T + float(near.outputscale.detach()) * matern_x) * matern_a
+    np.testing.assert_allclose(fit.kernel(X).to_dense().numpy(), expected, rtol=1e-8, atol=1e-10)
+    assert level > 10.0 * slope * float((x**2).sum(1).mean())
+
+
 def test_what_is_known_stays():
     X, Y = problem(30, 2)
     kernel = default_kernel(2)
