@@ -106,9 +106,8 @@ def stretches(name: str, rounds: int, draws: int) -> Iterator[tuple[dict[str, An
 
 def _kernel(number: int) -> Kernel:
     """Return that of what all arms share and of what each has for itself, of positions (A, 1)."""
-    eye, ones = (make(number, dtype=torch.float64) for make in (torch.eye, partial(torch.full, fill_value=1.0)))
-    together = PrecomputedKernel(ones.expand(number, number).clone())
-    return (ScaleKernel(together) + ScaleKernel(PrecomputedKernel(eye))).double()
+    eye = torch.eye(number, dtype=torch.float64)
+    return (ScaleKernel(PrecomputedKernel(torch.ones_like(eye))) + ScaleKernel(PrecomputedKernel(eye))).double()
 
 
 def _ours(rewards: Tensor, seed: int, name: str, learn_memory: bool = False) -> Any:

@@ -49,7 +49,7 @@ class TimeColumn:
         self._points.append(self._joint(context)[row])
         return self.arms[row, None]
 
-    def tell(self, x: Tensor, y: Tensor, context: Tensor | None = None) -> None:
+    def tell(self, x: Tensor, y: Tensor | float, context: Tensor | None = None) -> None:
         """Learn the reward of what was asked last."""
         self._rewards.append(float(y))
         if len(self._rewards) < _FIRST:
@@ -94,7 +94,7 @@ class WindowedUCB:
         self._rows.append(int(scores.argmax()))
         return self.arms[self._rows[-1], None]
 
-    def tell(self, x: Tensor, y: Tensor, context: Tensor | None = None) -> None:
+    def tell(self, x: Tensor, y: Tensor | float, context: Tensor | None = None) -> None:
         """Learn the reward of what was asked last."""
         self._rewards.append(float(y))
 
