@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from benchmarks.runner import Found, Parts, Table, benchmark, kinds, mean_and_error, values
 from torch_kbandits import Bandit, algorithms
+from torch_kbandits.confidence import MemoryWidth
 from torch_kbandits.dictionaries import SpanningDictionary
 
 Array = NDArray[np.float64]
@@ -123,8 +124,8 @@ class Ours(Player):
         self._bandit.tell(ids=self._bandit.pending_ids, y=reward)
 
 
-#: The norm of θ under the kernel, √λ, and δ: the widths with a theorem are functions of them.
-_THEOREM = {"noise_scale": 1.0, "norm_bound": _LEVEL**0.5, "failure_probability": _DELTA}
+#: The width with a theorem of each round, of R = 1 and the norm of θ under the kernel, √λ.
+_THEOREM = {"beta": MemoryWidth(1.0, _LEVEL**0.5, _DELTA)}
 
 PLAYERS: dict[str, Callable[[float], Player]] = {
     "D-LinUCB": lambda w: Forgetting(discount=1.0 - 1.0 / w),
