@@ -6,8 +6,8 @@ The parameter has length 1. Abrupt: it is (1, 0), (−1, 0), (0, 1) and from rou
 before. Slow: it turns by a right angle in 3,000 rounds and stays. Window and discount are their choices for the known
 budget B_T: w = (d T / B_T)^(2/3) and γ = 1 − 1/w. Ours know the same.
 
-Claimed before the seeds were played: with the widths of their theorems SW- and W-GP-UCB have no more regret than SW- and
-D-LinUCB. At one multiplier of the deviation SW-GP-UCB is SW-LinUCB, as a test says, so that there is nothing to measure.
+Claimed before the seeds were played: with the widths of their theorems SW- and W-GP-UCB have no more regret than
+SW-LinUCB and D-LinUCB. At one multiplier of the deviation SW-GP-UCB is SW-LinUCB, which a test says.
 """
 
 import math
