@@ -41,6 +41,9 @@ from torch_kbandits.memory import (
 #: Multiplier of the deviation for all but one, which has 1, as is advised where a profile is known; what (c) allows.
 _BETA, _NEAR = 2.0, 0.05
 
+#: Rows that came later, and are not among the bandits of (c): what is advised now, and what is done instead.
+_ADVISED, _INSTEAD = "GP-UCB, mean=profile, β = 1", "BoTorch, time as a column"
+
 _HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
 
 # ---------------------------------------------------------------- players
@@ -97,12 +100,12 @@ _REMEMBERING: dict[str, Make] = {
 
 _OF_PHASES: dict[str, Make] = {
     _NO_MEMORY: _given,
-    "GP-UCB, mean=profile, β = 1": partial(_given, beta=1.0),
+    _ADVISED: partial(_given, beta=1.0),
     **_REMEMBERING,
     "GP-UCB, LearnedPrior": _learned,
     "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
     "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
-    "BoTorch, time as a column": _time_column,
+    _INSTEAD: _time_column,
 }
 
 _OF_ARMS: dict[str, Make] = {
@@ -233,6 +236,7 @@ def _memories(found: list[Measurement]) -> Table:
 
 def _claims(found: list[Measurement]) -> Table:
     rows, bandits = list[list[str]](), {player for players in _PLAYERS.values() for player in players}
+    bandits -= {_ADVISED, _INSTEAD}
     for name in kinds(found, "replay"):
         regrets = {player: values(found, "regret", replay=name, player=player) for player in bandits}
         best = min(filter(regrets.get, regrets), key=lambda player: statistics.fmean(regrets[player]))
