@@ -17,7 +17,7 @@ from torch_kbandits.confidence import (
     window_size,
 )
 from torch_kbandits.dictionaries import SpanningDictionary
-from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 
 LAMBDA = 0.05
 ARMS = data(30, 2, seed=4)[0]
@@ -86,6 +86,18 @@ def test_with_contexts_or_a_learned_prior_the_gain_that_is_given_sets_the_memory
         context = None if where == "a learned prior" else torch.tensor([0.1 * t], dtype=DOUBLE)
         x = bandit.ask(context=context)
         bandit.tell(x, float(x.sum()) + t, context=context)
+
+
+def test_tv_gp_ucb_under_a_learned_prior_learns_how_much_to_forget_unless_that_is_given():
+    given, learned = (
+        algorithms.TVGPUCB(candidates=ARMS, prior=kb.LearnedPrior(num_initial=4), beta=2.0, seed=0, **words)
+        for words in ({"forgetting": 0.01}, {})
+    )
+    for bandit in (given, learned):
+        assert bandit.memory == TemporalPrior(0.01)
+        bandit.run(lambda x: torch.sin(4.0 * x[:, 0]) + x[:, 1], 6)
+    assert given.memory == TemporalPrior(0.01)
+    assert learned.memory == TemporalPrior(0.0)  # nothing changes
 
 
 def test_a_dictionary_that_spans_starts_anew_where_nothing_counts_any_more():
