@@ -68,6 +68,8 @@ class Player(Protocol):
 class Forgetting(Player):
     """SW-LinUCB of a window (Cheung, Simchi-Levi and Zhu, AISTATS 2019), or D-LinUCB of a discount (Russac et al.).
 
+    With neither it is LinUCB, OFUL of Abbasi-Yadkori, Pál and Szepesvári, NIPS 2011.
+
     Both have the bound ⟨θ̂, a⟩ + α β ‖a‖, in the norm of V⁻¹, and of V⁻¹ Ṽ V⁻¹ under a discount γ, where V weights by
     γ and Ṽ by γ². Source: Algorithm 1 of each, with α as a factor of the theorem's β.
     """
@@ -78,9 +80,11 @@ class Forgetting(Player):
 
     @property
     def _radius(self) -> float:
-        if self.discount == 1.0:
+        if self.window < math.inf:
             return _LEVEL**0.5 + (2.0 * math.log((1.0 + self.window / _LEVEL) / _DELTA)) ** 0.5
-        shares = -math.expm1(2.0 * len(self._played) * math.log(self.discount)) / (1.0 - self.discount**2)
+        shares = float(len(self._played))
+        if self.discount < 1.0:
+            shares = -math.expm1(2.0 * shares * math.log(self.discount)) / (1.0 - self.discount**2)
         return _LEVEL**0.5 + (2.0 * math.log(1.0 / _DELTA) + 2.0 * math.log1p(shares / (2.0 * _LEVEL))) ** 0.5
 
     def bounds(self, actions: Array) -> Array:

@@ -43,6 +43,17 @@ def test_sw_lin_ucb_is_ridge_regression_on_the_window(rounds):
     np.testing.assert_allclose(player.bounds(offered), expected, rtol=1e-9)
 
 
+def test_without_either_it_learns_a_parameter_that_stays():
+    """The angle of 30°, on which no regret is left in the end; random play has about 0.9 a round."""
+    player, problem, best = Forgetting(), Problem("slow", 400, 3), np.array([0.75**0.5, 0.5])
+    regret = []
+    for actions, noise in zip(problem.actions, problem.noise, strict=True):
+        row = player.ask(actions)
+        regret.append((actions @ best).max() - actions[row] @ best)
+        player.tell(actions[row], actions[row] @ best + noise)
+    assert np.mean(regret[200:]) < 0.2
+
+
 def test_sw_gp_ucb_of_the_linear_kernel_is_sw_lin_ucb_at_one_multiplier():
     """Actions of length 1 tie before any reward: so ours is to maximise the bound of the other, to rounding."""
     beta = 0.1**0.5 + np.sqrt(2 * np.log((1 + 9 / 0.1) / 0.01))
