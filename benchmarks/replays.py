@@ -43,6 +43,7 @@ _BETA, _NEAR = 2.0, 0.05
 
 #: Rows that came later, and are not among the bandits of (c): what is advised now, and what is done instead.
 _ADVISED, _INSTEAD = "GP-UCB, mean=profile, β = 1", "BoTorch, time as a column"
+_MOVING = "TV-GP-UCB, LearnedPrior(mean=profile)"
 
 _HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
 
@@ -105,6 +106,7 @@ _OF_PHASES: dict[str, Make] = {
     "GP-UCB, LearnedPrior": _learned,
     "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
     "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
+    _MOVING: partial(_learned, name="tv-gp-ucb", profile=True),
     _INSTEAD: _time_column,
 }
 
@@ -236,7 +238,7 @@ def _memories(found: list[Measurement]) -> Table:
 
 def _claims(found: list[Measurement]) -> Table:
     rows, bandits = list[list[str]](), {player for players in _PLAYERS.values() for player in players}
-    bandits -= {_ADVISED, _INSTEAD}
+    bandits -= {_ADVISED, _INSTEAD, _MOVING}
     for name in kinds(found, "replay"):
         regrets = {player: values(found, "regret", replay=name, player=player) for player in bandits}
         best = min(filter(regrets.get, regrets), key=lambda player: statistics.fmean(regrets[player]))
