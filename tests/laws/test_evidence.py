@@ -1,6 +1,7 @@
 """Fits by marginal likelihood and by prediction: dense densities, bounds, BoTorch's fits, rates, diagnostics."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -141,6 +142,30 @@ def test_a_fit_goes_on_from_the_end_of_the_last_and_is_no_worse_than_from_the_st
     assert len(calls) < many / 2
     other = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=(0.5,))  # of another kind: as if there was none
     assert other.evidence == anew.evidence
+
+
+def test_a_fit_that_goes_on_and_ends_at_a_least_length_scale_starts_from_the_kernel_as_well(monkeypatch):
+    """As where labels of few rewards had looked like a function that changes from each point to the next."""
+    X, Y = problem(30, 2, 3)
+    free = fit_evidence(Data(X, Y), default_kernel(2), seed=0)
+    started = []
+
+    def staying(closure, first, **words):
+        started.append(first.tolist())
+        return SimpleNamespace(status=0, x=first, fun=closure(first)[0])
+
+    monkeypatch.setattr("torch_kbandits.priors.marginal.minimize", staying)
+    at_bound = [free.end[0], 0.025, *free.end[2:]]
+    for start, number in ((free.end, 1), (at_bound, 2)):
+        started.clear()
+        fit = fit_evidence(Data(X, Y), default_kernel(2), seed=0, start=start)
+        assert len(started) == number
+        assert started[0] == pytest.approx(start, rel=1e-6)
+        assert fit.settled
+    started.clear()
+    given = fit_evidence(Data(X, Y), default_kernel(2), seed=0)
+    assert len(started) == 3
+    assert given.settled
 
 
 @pytest.mark.parametrize("spread", [1.0, 3.0])
