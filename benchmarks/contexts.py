@@ -2,7 +2,8 @@
 
 Defaults and what peers are tuned by were chosen on digits, diamonds, diabetes, interactions and clicks, seeds 0 to 3:
 λ = 1, α = 0.25 of LinUCB, 0.1 of linear and 0.25 of logistic Thompson sampling, ε = 0.02 of boosted trees. The others
-judge, once, on seeds 10 to 14.
+judged once on seeds 10 to 14, the level of each action in the kernel once on seeds 30 to 34, which was chosen on these
+five and on seeds 20 and 21 of wages, and fits that start anew where they end at a bound once on seeds 40 to 42.
 """
 
 import time
@@ -249,7 +250,7 @@ def contexts(
     parts: Parts,
     problems: Sequence[str] = ("wine", "glass", "wages", "spam", "votes", "breast cancer"),
     rounds: int = 500,
-    seeds: Sequence[int] = (10, 11, 12, 13, 14),
+    seeds: Sequence[int] = (40, 41, 42),
 ) -> Found:
     """Measure the regret of each player as a share of that of random play."""
     found = [

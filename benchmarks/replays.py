@@ -24,6 +24,7 @@ from torch import Tensor
 from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretches_of
 from benchmarks.replay_known import Known, ridge
 from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
+from benchmarks.time_column import TimeColumn
 from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.experiments.summary import Difference, difference, summary_of
@@ -37,20 +38,24 @@ from torch_kbandits.memory import (
     UncertaintyInjection,
 )
 
-#: Multiplier of the deviation for all; what (c) allows.
+#: Multiplier of the deviation for all but one, which has 1, as is advised where a profile is known; what (c) allows.
 _BETA, _NEAR = 2.0, 0.05
+
+#: Rows that came later, and are not among the bandits of (c): what is advised now, and what is done instead.
+_ADVISED, _INSTEAD = "GP-UCB, mean=profile, β = 1", "BoTorch, time as a column"
+_MOVING = "TV-GP-UCB, LearnedPrior(mean=profile)"
 
 _HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
 
 # ---------------------------------------------------------------- players
 
 
-def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb") -> Bandit:
+def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb", beta: float = _BETA) -> Bandit:
     """Return a bandit with all that the known part says: the profile as its mean, and what was fitted."""
     prior, memory = known.fitted(memory)
     words = {} if memory is None else {"memory": memory}
     words |= {"horizon": len(known.replay.play.rewards)} if name == "bob-gp-ucb" else {}
-    words |= {} if name == "gp-ei" else {"beta": _BETA}
+    words |= {} if name == "gp-ei" else {"beta": beta}
     return _bandit(known, name, False, prior=prior, **words)
 
 
@@ -68,7 +73,15 @@ def _bandit(known: Known, name: str, told: bool, **words: Any) -> Bandit:
     return bandit
 
 
-Make = Callable[[Known], Bandit]
+def _time_column(known: Known) -> TimeColumn:
+    """Return what needs none of this: it is told nothing of the known part but how many phases there are."""
+    replay = known.replay
+    return TimeColumn(
+        replay.arms, rounds=len(replay.play.rewards), seed=replay.seed, beta=_BETA, levels=max(known.phases - 1, 1)
+    )
+
+
+Make = Callable[[Known], Bandit | TimeColumn]
 
 _MEMORIES: dict[str, Memory] = {
     "window": SlidingWindow(50.0),
@@ -88,10 +101,13 @@ _REMEMBERING: dict[str, Make] = {
 
 _OF_PHASES: dict[str, Make] = {
     _NO_MEMORY: _given,
+    _ADVISED: partial(_given, beta=1.0),
     **_REMEMBERING,
     "GP-UCB, LearnedPrior": _learned,
     "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
     "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
+    _MOVING: partial(_learned, name="tv-gp-ucb", profile=True),
+    _INSTEAD: _time_column,
 }
 
 _OF_ARMS: dict[str, Make] = {
@@ -125,7 +141,7 @@ RECOMMENDED = {
 }
 
 
-def play(bandit: Bandit, replay: Replay) -> Tensor:
+def play(bandit: Bandit | TimeColumn, replay: Replay) -> Tensor:
     """Return the arms (T,) that a bandit chooses, whose rewards it is told."""
     chosen, rounds = [], replay.play
     for context, rewards in zip(rounds.contexts, rounds.rewards, strict=True):
@@ -222,6 +238,7 @@ def _memories(found: list[Measurement]) -> Table:
 
 def _claims(found: list[Measurement]) -> Table:
     rows, bandits = list[list[str]](), {player for players in _PLAYERS.values() for player in players}
+    bandits -= {_ADVISED, _INSTEAD, _MOVING}
     for name in kinds(found, "replay"):
         regrets = {player: values(found, "regret", replay=name, player=player) for player in bandits}
         best = min(filter(regrets.get, regrets), key=lambda player: statistics.fmean(regrets[player]))

@@ -47,6 +47,8 @@ BENCHMARKS = {
     "mixed_parameters": "mixed_parameters",
     "serving": "serving",
     "context_fits": "context_fits",
+    "moving_linear": "moving_linear",
+    "moving_records": "moving_records",
     "costs": "costs",
     "fidelities": "fidelities",
     "stopping": "stopping",

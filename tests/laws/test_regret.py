@@ -169,7 +169,11 @@ def test_drift_and_blocks_of_a_memory(name, word):
     assert bandit.guarantee().regret is None
     assert bandit.guarantee(variation_budget=0.0).regret == pytest.approx(learning, rel=1e-6)
     drift = 2.0 * KAPPA / level * deviations * size * 0.3
-    assert bandit.guarantee(variation_budget=0.3).regret == pytest.approx(learning + drift, rel=1e-6)
+    changing = bandit.guarantee(variation_budget=0.3)
+    assert changing.regret == pytest.approx(learning + drift, rel=1e-6)
+    assert changing.drift == pytest.approx(drift, rel=1e-6)
+    assert f"of which for drift: at most {changing.drift:.4g}" in str(changing)
+    assert bandit.guarantee().drift is bandit.guarantee(variation_budget=0.0).drift is None
     assert regret[-1] <= learning
     realized, _ = played(name, level, **{word: size}, horizon=T)
     assert realized.guarantee(variation_budget=0.0).regret is None

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 import torch
@@ -23,6 +24,7 @@ from torch_kbandits.confidence import (
     InformationGain,
     MartingaleMixtureWidth,
     MemoryWidth,
+    RealizedGain,
     ScaledWidth,
     TheoremWidth,
     Width,
@@ -162,7 +164,8 @@ MEANINGS = _entries("""
     variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known, for such a window or period.
     block_size: H, rounds between two choices.
     score_discount: α in (0, 1), the factor by which a score loses weight in a round.
-    gain: the information gain γ in the width; by default the realised one of the observations that count.
+    gain: the information gain γ in the width, and in a window or period of the horizon; by default the realised one of
+        the observations that count, and that of greedy plays.
     oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
     accuracy: ε in (0, 1), the accuracy of the dictionary.
     resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the theorem
@@ -337,10 +340,15 @@ class Arguments:
     def rounds_to_remember(self, name: str, formula: Callable[..., int], variation_budget: float | None) -> int:
         """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 points.
 
-        It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``.
+        It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``. Which
+        contexts come, and what a prior that is learned will be, nobody knows before: then it is the ``gain`` given.
         """
+        if self.horizon is not None and self.gain is not None and not isinstance(self.gain, RealizedGain):
+            level = torch.tensor(getattr(self.gain, "regularization", 1.0), dtype=torch.float64)
+            plays: Any = SimpleNamespace(num_observations=self.horizon, regularization=level)
+            return formula(self.horizon, variation_budget, gain=float(self.gain(plays)))
         if self.horizon is None or self.candidates.is_contextual or not isinstance(self.prior, Prior):
-            hint = "give it, or horizon for the theorem's, without contexts and with a kernel that is known"
+            hint = "give it, or horizon for the theorem's, with contexts or a learned prior also gain, such as RateGain"
             raise InputError(f"{name} is missing: {hint}.")
         if (arms := self.candidates.in_round(None, None, 0.0).arms) is not None:
             some = arms[:: -(-len(arms) // _GAIN_ARMS)]

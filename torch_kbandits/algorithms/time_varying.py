@@ -146,7 +146,8 @@ class TVGPUCB(Bandit):
 
     Args:
         kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared.
-        forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces.
+        forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces. None for 0.01 and,
+            under a ``LearnedPrior``, one that is fitted: nothing is forgotten while the evidence for a change is weak.
         time_kernel: a kernel on one column, the time, in place of the forgetting one.
         memory: drops or ages observations as well, which bounds the cost of a round.
         beta: a multiplier of the standard deviation or a ``Width``; ``TVGPUCBWidth()``, that of the paper's
@@ -160,20 +161,22 @@ class TVGPUCB(Bandit):
     def __init__(
         self,
         *,
-        forgetting: float = 0.01,
+        forgetting: float | None = None,
         time_kernel: Kernel | None = None,
         dictionary: DictionaryRule | None = None,
         **words: Unpack[WidthWords],
     ) -> None:
         given = Arguments(WidthWords, words)
         prior, space, memory = given.prior, given.candidates, given.words["memory"]
+        share = 0.01 if forgetting is None else forgetting
         if isinstance(prior, Prior):
-            in_time = ForgettingKernel(forgetting) if time_kernel is None else time_kernel
+            in_time = ForgettingKernel(share) if time_kernel is None else time_kernel
             space, prior = timed(space), replace(prior, kernel=SpaceTimeKernel(prior.kernel, in_time))
         elif time_kernel is not None or memory is not None:
             raise InputError("A LearnedPrior is one at any time: leave out time_kernel and memory, or give a Prior.")
         else:
-            memory = TemporalPrior(forgetting)
+            memory = TemporalPrior(share)
+            prior = replace(prior, learn_memory=prior.learn_memory or forgetting is None)
         width = given.width(TVGPUCBWidth())
         super().__init__(
             **given.pieces(candidates=space, prior=prior, memory=memory, dictionary=dictionary, width=width)

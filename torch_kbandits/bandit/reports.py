@@ -163,7 +163,8 @@ class BanditReports:
         What only you can know, such as ‖f‖ <= B, is unknown, as is whether a dictionary is accurate where its rule
         promises nothing, unless ``check`` measures it. Without a batch rule it is about the next choice. Unless an
         assumption fails it has the theorem's bounds on ``regret``, see ``cumulative_regret_bound``, and
-        ``dictionary_size``. Under a memory the former needs ``variation_budget``, at least Σ_t ‖f_{t+1} − f_t‖_k.
+        ``dictionary_size``. Under a memory the former needs ``variation_budget``, at least P_T = Σ_t ‖f_{t+1} − f_t‖_k;
+        ``drift`` is what of it is proportional to that, of order γ_H^(1/2) H^(3/2) P_T.
         """
         budget = checks.optional(checks.non_negative)("variation_budget", variation_budget)
         ratio = self.pending_variance_ratio() if self._config.batches is None else 1.0

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -103,7 +104,7 @@ def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variat
     width, surrogate, rounds = cast(Width, config.width), state.surrogate, state.ledger.num_observations
     if guarantee.holds is False or not rounds:
         return guarantee
-    size, regret = dictionary_size_bound(width, surrogate, config.dictionary, rounds=rounds), None
+    size, regret, drift = dictionary_size_bound(width, surrogate, config.dictionary, rounds=rounds), None, None
     memory, rule, source = config.memory, config.acquisition, getattr(untimed(config.candidates), "source", None)
     is_plain = not (
         config.fidelity or config.constraints or config.objective or config.family or config.memories or config.trigger
@@ -112,16 +113,18 @@ def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variat
     span = None if memory is None else memory.span or 0.0 if is_by_rounds else 0.0
     draws = isinstance(rule, ThompsonRule) and source is not None
     if is_plain and (draws or isinstance(rule, UpperConfidenceRule)):
-        regret = cumulative_regret_bound(
+        bound = partial(
+            cumulative_regret_bound,
             width,
             surrogate,
             rounds=rounds,
             num_inducing=len(surrogate.inducing_points),
             memory_size=None if span is None else math.ceil(min(span, rounds)),
-            variation_budget=variation_budget,
             num_arms=None if source is None or not draws else len(source),
         )
-    return replace(guarantee, regret=regret, dictionary_size=size)
+        regret, learning = bound(variation_budget=variation_budget), bound(variation_budget=0.0)
+        drift = None if regret is None or learning is None else (regret - learning) or None
+    return replace(guarantee, regret=regret, dictionary_size=size, drift=drift)
 
 
 def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confidence: float, seed: int) -> float:

@@ -43,6 +43,7 @@ class Guarantee:
         None  #: What the theorem bounds the regret of all rounds so far by, in reward units, if it does.
     )
     dictionary_size: float | None = None  #: What it bounds the points of the dictionary by, if it does.
+    drift: float | None = None  #: What of ``regret`` a memory pays for changes of the function, if it does.
 
     @property
     def holds(self) -> bool | None:
@@ -58,7 +59,8 @@ class Guarantee:
     def __str__(self) -> str:
         verdict = {True: "holds", False: "does not hold", None: "holds if the unknown assumptions do"}[self.holds]
         first = f"{self.width}: no theorem." if self.theorem is None else f"{self.width}\n{self.theorem}: {verdict}."
-        bounds = {"the regret of all rounds so far": self.regret, "points of the dictionary": self.dictionary_size}
+        bounds = {"the regret of all rounds so far": self.regret, "of which for drift": self.drift}
+        bounds["points of the dictionary"] = self.dictionary_size
         said = [f"{'bound':<8} {name}: at most {most:.4g}." for name, most in bounds.items() if most is not None]
         rows = [first, *self.assumptions, *([] if self.quality is None else [self.quality]), *said]
         return "\n".join(map(str, rows))

@@ -256,8 +256,8 @@ class SpanningDictionary(OnlineRule):
 
     def probabilities(self, variance: Array, prior: Array, noise: float | Array) -> Array:
         """Return 1 for points that are not spanned, (q,), 0 for others."""
-        outside = variance > SPANNED[torch.float64] * prior
-        return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)
+        outside = np.asarray(variance > SPANNED[torch.float64] * prior)
+        return np.any(outside, axis=tuple(range(outside.ndim - 1))).astype(np.float64)
 
     def projection_noise(self, noise: float) -> float:
         """Return 0: there is nothing between spanned and not."""

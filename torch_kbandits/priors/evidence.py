@@ -30,6 +30,10 @@ _PREDICTED, _REMEMBERED, _DICTIONARY = 100, 400, 128
 #: shortest horizon, in rewards.
 _FEWEST, _SHORTEST = 16, 4.0
 
+#: By so many nats a memory must explain or predict rewards better than none before it is used: odds of twenty to one,
+#: strong evidence after Kass and Raftery, JASA 1995.
+_STRONG = 3.0
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -72,10 +76,11 @@ def fit_evidence(
     and learned, else 0. Where there is a ``start``, the end of an earlier fit of the same kind, the search goes on from
     there, else from the kernel and from points near it.
 
-    The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
-    that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
-    rewards are predicted best from those before them, with the kernel and λ that predict best, of those fitted to the
-    latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest; it is 0 unless that is 3 nats more probable. For other
+    memories the likelihood is no guide: noise that grows with the age says that old rewards lie further apart, which
+    they do not. Their number is that under which rewards are predicted best from those before them, with the kernel and
+    λ that predict best, of those fitted to the latest rewards, ever fewer, as if nothing changed, and of those under a
+    prior on time; one that forgets nothing unless another has 3 nats more.
 
     Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound.
     """
@@ -108,9 +113,15 @@ def _climbed(
         many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
         if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1, posterior.values if start else ()):
             posterior = many
-    if settled and learn and on_time:
-        memory = memory.with_horizon(posterior.horizon)
-    return _described(posterior, memory, settled)
+    if not (settled and learn and on_time):
+        return _described(posterior, memory, settled)
+    never, end = memory.with_horizon(math.inf), posterior.values
+    still = MarginalPosterior(data, deepcopy(kernel), regularization, never, **words)
+    is_settled = still.maximize(seed, climbs, start[:-1])
+    with torch.no_grad():
+        changes = not is_settled or float(posterior() - still()) > _STRONG
+    found, memory = (posterior, memory.with_horizon(posterior.horizon)) if changes else (still, never)
+    return replace(_described(found, memory, True), end=end)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -144,6 +155,7 @@ def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memor
             continue
         levels = own_or(noise, fit.regularization)
         scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted, levels)
+        scores[1:] -= _STRONG  # the first memory forgets nothing
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:

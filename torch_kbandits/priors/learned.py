@@ -63,7 +63,8 @@ class LearnedPrior:
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
-            likelihood, any other by how well rewards are predicted; the memory in force is ``bandit.memory``.
+            likelihood, any other by how well rewards are predicted; the memory in force is ``bandit.memory``. While
+            the evidence for a change is weak, less than 3 nats, nothing is forgotten.
         clip: whether rewards far below the others, such as a penalty for what fails, count as less far below, with a
             warning the first time; see ``floor_below``, of the first ``num_initial`` different rewards. Not under a
             memory or a trigger, since the level of rewards may change, nor under a mean that is given.

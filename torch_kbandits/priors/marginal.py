@@ -264,8 +264,9 @@ class MarginalPosterior:
     def maximize(self, seed: int, climbs: int, start: Sequence[float] = ()) -> bool:
         """Move the parameters to the best maximum that some climbs find; False: there is none, and they stay.
 
-        The first climb starts where the parameters are, the others near there; or one at a start, if that is given, of
-        about 10,000 / u evaluations, u distinct points.
+        The first climb starts where the parameters are, the others near there. If a start is given there is one from
+        it, of about 10,000 / u evaluations, u distinct points; and if that ends at a least length scale or noise one
+        more from the parameters as they are: what few rewards were taken for may be far from what more of them say.
         """
         if not self.parameters:
             return True
@@ -273,15 +274,17 @@ class MarginalPosterior:
             ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters), self.parameters
         )
         bounds, highest = cast(Array, get_bounds_as_ndarray(self.parameters, self._within_reach())), -math.inf
-        options = {"maxiter": 200}
-        if len(start) == len(closure.state):
-            closure.state = np.clip(start, *bounds.T)
+        options, given = {"maxiter": 200}, closure.state
+        best, goes_on = given, len(start) == len(given)
+        if goes_on:
             climbs, options = 1, {"maxfun": max(_GOING_ON // len(self.points), _FEWEST)}
-        given = best = closure.state
         for climb in range(_MOST_CLIMBS):
-            if climb >= climbs and highest > -math.inf:
+            at_bound = goes_on and climb == 1 and bool((best <= bounds[:, 0]).any())
+            if climb >= climbs and highest > -math.inf and not at_bound:
                 break
-            first = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
+            first = np.clip(start, *bounds.T) if goes_on and not climb else given
+            if climb > goes_on:
+                first = self._near(given, bounds, generator_for(seed, climb, "fit"))
             try:  # not by BoTorch, which limits the threads of all others meanwhile
                 end = minimize(closure, first, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
             except NumericalError:  # some line searches look far away

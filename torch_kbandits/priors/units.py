@@ -35,9 +35,9 @@ _SCALES = 1e-140, 1e140
 #: The share of the variance of rewards that is taken for noise before anything is fitted.
 FIRST_NOISE = 0.1
 
-#: The least length scale, as in BoTorch; and the variance of the level of a trend, in that of a slope over a range:
-#: columns of a normal distribution have a deviation of a fifth of their range.
-_SHORTEST, _OFFSET = 0.025, 0.04
+#: The least length scale, as in BoTorch; and the variance of a column, whose range is 1: that of a normal distribution
+#: has a deviation of a fifth of it.
+_SHORTEST, _VARIANCE = 0.025, 0.04
 
 
 def default_kernel(dimension: int, groups: Sequence[int] | None = None, context_dim: int = 0) -> Kernel:
@@ -45,10 +45,12 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None, context_
 
     It is a Matérn 5/2 kernel with a variance and a length scale for each parameter, of G parameters about ½√G, within a
     factor of three. A parameter in several columns, such as a choice, has one length scale; see ``GroupedKernel``. With
-    contexts it is the product of such a kernel on actions and one on contexts, which is the sum of a linear trend in
-    all columns of the context, from the middle of each, and of what is near:
+    contexts it is the product of such a kernel on actions and one on contexts, which is the sum of a level, of a linear
+    trend in all columns of the context, from the middle of each, and of what is near:
 
-        (s₁ (0.04 + ⟨x, x'⟩) + s₂ Matérn(x, x')) · Matérn(a, a')
+        (s₀ + s₁ ⟨x, x'⟩ + s₂ Matérn(x, x')) · Matérn(a, a')
+
+    so that LinUCB's model, a level and a trend for each action, is a part of it.
 
     Source: Hvarfner, Hellsten and Nardi, ICML 2024: distances grow with the root of the number of coordinates, and so
     do length scales. Differs: their prior, BoTorch's ``get_covar_module_with_dim_scaled_prior``, has a median eight
@@ -70,11 +72,17 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None, context_
         return ScaleKernel(_matern(groups), outputscale_prior=_variance_prior()).double()
     contexts, actions = tuple(range(context_dim)), tuple(range(context_dim, dimension))
     trend = PolynomialKernel(power=1, active_dims=contexts).double()
-    trend.offset = torch.full((1,), _OFFSET, dtype=torch.float64)
-    linear = ScaleKernel(trend.requires_grad_(False), outputscale_prior=GammaPrior(1.1, _single(_OFFSET)))
-    linear.outputscale = 1.0 / (_OFFSET * (1 + context_dim))
+    trend.offset = torch.full((1,), _VARIANCE * (1 + context_dim), dtype=torch.float64)
+    linear = ScaleKernel(trend, outputscale_prior=GammaPrior(1.1, _single(_VARIANCE)))
+    linear.outputscale = 1.0 / (_VARIANCE * (1 + context_dim))
+    linear.register_prior("level_prior", _variance_prior(), _level)
     near = ScaleKernel(_matern(groups[:context_dim], active_dims=contexts), outputscale_prior=_variance_prior())
     return ((linear + near) * _matern(groups[context_dim:], active_dims=actions)).double()
+
+
+def _level(trend: ScaleKernel) -> Tensor:
+    """Return s₀, the variance of the level of a trend, (1,)."""
+    return trend.outputscale * cast(PolynomialKernel, trend.base_kernel).offset
 
 
 def _variance_prior() -> GammaPrior:
