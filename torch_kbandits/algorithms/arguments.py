@@ -343,7 +343,9 @@ class Arguments:
         It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``. Which
         contexts come, and what a prior that is learned will be, nobody knows before: then it is the ``gain`` given.
         """
-        if self.horizon is not None and self.gain is not None and not isinstance(self.gain, RealizedGain):
+        if self.gain is not None:
+            checks.instance("gain", self.gain, InformationGain, "an information gain such as RateGain(...)")
+        if self.horizon is not None and not isinstance(self.gain, RealizedGain | None):
             level = torch.tensor(getattr(self.gain, "regularization", 1.0), dtype=torch.float64)
             plays: Any = SimpleNamespace(num_observations=self.horizon, regularization=level)
             return formula(self.horizon, variation_budget, gain=float(self.gain(plays)))
