@@ -26,6 +26,8 @@ from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Outcome, Scalarizat
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.spaces import Categorical, Float, ParameterSpace
 
+_SIDES = {gest.LessThanConstraint: [AtMost], gest.GreaterThanConstraint: [AtLeast]}
+_SIDES[gest.BoundsConstraint] = [AtLeast, AtMost]
 _NOW = {"data", "context", "time"}  # fields that may change while a bandit is in use
 
 
@@ -142,9 +144,9 @@ class KernelBanditGenerator(Generator):
 
     def _suggestion(self, bandit: Bandit, now: dict[str, Any]) -> dict[str, Any]:
         """Return the next suggestion, which is pending from then on."""
-        number, num_first = len(self._rows) + len(bandit.pending), getattr(bandit._config.prior, "num_initial", None)
-        moves = num_first is None or now != {"context": None, "time": None}
-        if self.safe_params or moves or not is_spread(bandit, number, num_first):
+        number, learning = len(self._rows) + len(bandit.pending), bandit._config.learning
+        is_still = now == {"context": None, "time": None} and not self.safe_params
+        if learning is None or not (is_still and is_spread(bandit, number, learning.num_initial)):
             try:
                 return bandit.ask(**now)[0]
             except InfeasibleError:
@@ -164,7 +166,7 @@ class KernelBanditGenerator(Generator):
                 parameters[name] = Categorical(sorted(each.values, key=float), is_ordered=True)
             else:
                 parameters[name] = Float(*each.domain)
-        space, objectives = ParameterSpace(parameters), {}
+        space, objectives = ParameterSpace(parameters), dict[str, Any]()
         for name in sorted(vocs.objectives, key=lambda name: name != REWARD):  # else the first one is the reward
             kind = type(vocs.objectives[name]).__name__.removesuffix("Objective").lower()
             objectives[name] = checks.one_of(f"the type of objective {name!r}", kind, ("maximize", "minimize"))
@@ -174,14 +176,13 @@ class KernelBanditGenerator(Generator):
         limit = {"beta": self.constraint_beta, "safe_seed": self.safe_params} if self.safe_params else limit
         words: dict[str, Any] = self.bandit_options | {"memory": self.memory, "constraints": []}
         for name, each in vocs.constraints.items():
-            one = AtMost if isinstance(each, gest.LessThanConstraint) else AtLeast
-            bounds = zip((AtLeast, AtMost), each.range, strict=True) if hasattr(each, "range") else [(one, each.value)]
-            words["constraints"] += [kind(name, value, **limit) for kind, value in bounds]
+            sides = zip(_SIDES[type(each)], getattr(each, "range", None) or [each.value], strict=True)
+            words["constraints"] += [side(name, value, **limit) for side, value in sides]
         aside = tuning_prior(LearnedPrior(clip=False))
         words["outcomes"] = [Outcome(name, aside) for name in dict.fromkeys([*objectives, *vocs.constraints])]
         if objectives:
             weights = {REWARD if name == reward else name: each for name, each in (self.weights or {}).items()}
-            words["objective"] = Scalarization({REWARD: "maximize"} | objectives, weights or "random")
+            words["objective"] = Scalarization(dict[str, Any]({REWARD: "maximize"} | objectives), weights or "random")
         algorithm = self.algorithm or ("gp-ucb" if columns or objectives or self.memory is not None else "gp-ei")
         words["beta"] = 2.0 if self.beta is None and "beta" in registry.signature(algorithm).parameters else self.beta
         candidates = Configurations(space, context_columns=ColumnSpec(columns) if columns else None)
