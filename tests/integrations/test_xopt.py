@@ -218,6 +218,20 @@ def test_a_context_that_the_evaluator_reads_runs_in_xopt():
     assert run.generator.bandit.num_observations == 4
 
 
+def test_an_evaluation_that_failed_is_told_in_the_context_and_at_the_time_of_the_row_before():
+    data = shifted(4).assign(clock=[0.0, 10.0, math.nan, 30.0], xopt_error=[False, False, True, False])
+    data.loc[2, ["T", "y"]] = math.nan
+    made = generator(SHIFTED, data, memory=SlidingWindow(5.0), time_column="clock")
+    assert made.bandit.history.times.tolist() == [0.0, 10.0, 10.0, 30.0]
+    assert made.bandit.history.X[:, 0].tolist() == pytest.approx([*data["T"][:2], data["T"][1], data["T"][3]])
+    assert [y is None for y in rewards(made)] == [False, False, True, False]
+    assert made.generate(1)[0].keys() == {"x"}
+    nothing = generator(
+        data={"x": [0.1], "y": [math.nan], "clock": [math.nan]}, memory=SlidingWindow(5.0), time_column="clock"
+    )
+    assert nothing.generate(1)[0].keys() == {"x"}
+
+
 def test_old_rows_are_forgotten_by_the_time_in_the_data():
     data = {"x": [0.1, 0.5, 0.9], "y": [5.0, 1.0, 1.0], "clock": [10.0, 100.0, 101.0]}
     made = generator(data=data, memory=SlidingWindow(5.0), time_column="clock")

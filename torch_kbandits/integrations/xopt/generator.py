@@ -58,8 +58,8 @@ class KernelBanditGenerator(Generator):
 
     Discrete variables are numbers, searched in order. Contextual ones are read, not chosen, and not in suggestions.
     Several objectives are weighed, see ``Scalarization``; constraints are limits on outcomes, see ``Limit``. Rows with
-    ``xopt_error``, or no finite value of the (first) objective, have failed. Rows that do not fit, as of no known
-    context or outside of the ranges of variables, are left out with a warning. An objective to be explored is refused.
+    ``xopt_error``, or no finite value of the (first) objective, have failed. A context or time that is missing is that
+    of the row before. Rows that do not fit, as outside of the ranges of variables, are left out with a warning.
     What is suggested follows from the fields, the data, and what was suggested and has no row yet; so an ``Xopt`` that
     was dumped goes on as it would have, up to the ten decimals of data that its files have.
 
@@ -106,15 +106,11 @@ class KernelBanditGenerator(Generator):
     _rows: list[tuple[dict[str, Any], dict[str, Any]]]
     _pending: list[tuple[dict[str, Any], Any]]
 
-    def model_post_init(self, context: Any) -> None:
-        """Refuse what does not fit together."""
-        self._restart()
-
     @property
     def bandit(self) -> Bandit:
         """The bandit that was told all data, of which nothing is pending; it has ``recommend()`` and ``health()``."""
         if self._settings != self.model_dump(exclude=_NOW) or self._read_data()[: len(self._rows)] != self._rows:
-            self._restart()
+            self.model_post_init(None)
         for x, words in self._read_data()[len(self._rows) :]:
             try:
                 self._told.tell([x], **words)
@@ -156,8 +152,8 @@ class KernelBanditGenerator(Generator):
         bandit.mark_pending(spread := self._space.decode(point), **now)
         return spread[0]
 
-    def _restart(self) -> None:
-        """Take a bandit that was told nothing; after an error all is as it was."""
+    def model_post_init(self, context: Any) -> None:
+        """Take a bandit that was told nothing, or refuse what does not fit together: then all stays as it was."""
         vocs, parameters, columns = self.vocs, {}, []
         for name, each in vocs.variables.items():
             if isinstance(each, gest.ContextualVariable):
@@ -201,6 +197,8 @@ class KernelBanditGenerator(Generator):
         if missing := [name for name in needed if name not in self.data]:
             raise InputError(f"The data lack the columns {missing}; they have {list(self.data.columns)}.")
         data, found = self.data.replace([math.inf, -math.inf], math.nan), []
+        sensed = [name for name in data if name in contexts or name == self.time_column]
+        data[sensed] = data[sensed].ffill().bfill()  # an evaluation that failed may have read nothing
         for name, each in self._space.parameters.items():
             if isinstance(each, Float):  # files of Xopt have ten decimals, which may be beyond an end of a range
                 inside = data[name].clip(each.low, each.high)
@@ -210,7 +208,7 @@ class KernelBanditGenerator(Generator):
             words = {"y": None if failed else self._sign * row[self._reward], "failed": failed}
             words["outcomes"] = {name: row[name] for name in outcomes}
             words["context"] = {name: row[name] for name in contexts} or None
-            words["time"] = None if self._told.memory is None else row.get(self.time_column, float(number))
+            words["time"] = None if self._told.memory is None else row.get(self.time_column, number) or 0.0
             found.append(({name: row[name] for name in self._space.parameters}, words))
         return found
 
