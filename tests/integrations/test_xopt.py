@@ -310,6 +310,7 @@ def test_several_objectives_are_weighed():
         ({"memory": "a window"}, "a prior or memory must be an object, or described"),
         ({"algorithm": "gp-uc"}, "did you mean 'gp-ucb'"),
         ({"bandit_options": {"horizn": 3}}, "horizn"),
+        ({"bandit_options": {"seed": -0.5}}, "seed must be"),
         ({"safe": True}, "Extra inputs are not permitted"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -73,7 +73,7 @@ class KernelBanditGenerator(Generator):
         weights: of several objectives, by name; random unless given, so that suggestions cover the Pareto front.
         constraint_beta: the multiplier of the deviation of constraints; 3 with ``safe_params`` unless given, else 0.
         safe_params: configurations known to be feasible, after which only what is surely feasible is suggested.
-        bandit_options: further words of the algorithm, numbers and text.
+        bandit_options: further words of the algorithm, numbers and text, before which those above give way.
         context, time: the values of contextual variables, and the time, now; None for those of the newest row.
     """
 
@@ -170,7 +170,7 @@ class KernelBanditGenerator(Generator):
         sign = 1.0 if objectives.pop(reward) == "maximize" else -1.0
         limit: dict[str, Any] = {"mode": "optimistic", "beta": self.constraint_beta or 0.0}
         limit = {"beta": self.constraint_beta, "safe_seed": self.safe_params} if self.safe_params else limit
-        words: dict[str, Any] = self.bandit_options | {"memory": self.memory, "constraints": []}
+        words: dict[str, Any] = {"memory": self.memory, "constraints": []}
         for name, each in vocs.constraints.items():
             sides = zip(_SIDES[type(each)], getattr(each, "range", None) or [each.value], strict=True)
             words["constraints"] += [side(name, value, **limit) for side, value in sides]
@@ -182,7 +182,8 @@ class KernelBanditGenerator(Generator):
         algorithm = self.algorithm or ("gp-ucb" if columns or objectives or self.memory is not None else "gp-ei")
         words["beta"] = 2.0 if self.beta is None and "beta" in registry.signature(algorithm).parameters else self.beta
         candidates = Configurations(space, context_columns=ColumnSpec(columns) if columns else None)
-        bandit = tuning_bandit(algorithm, candidates, self.prior or LearnedPrior(), seed=self.seed, **words)
+        words |= {"prior": self.prior or LearnedPrior(), "seed": self.seed} | self.bandit_options
+        bandit = tuning_bandit(algorithm, candidates, **words)
         if bandit.memory is None and not (self.time_column is None and self.time is None):
             raise InputError("time_column and time are for machines that drift: give memory=, or leave them out.")
         self._told, self._space, self._reward, self._sign = bandit, space, reward, sign
