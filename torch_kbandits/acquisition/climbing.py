@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
