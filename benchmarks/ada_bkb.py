@@ -15,7 +15,7 @@ import io
 import time
 from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -48,29 +48,42 @@ PLAYERS: dict[str, dict[str, Any]] = {
     "Sobol": {},
     "random": {},
 }
+#: Rounds of the longer runs.
+LONGER = (("draw, d = 2", 10_000), ("draw, d = 6", 2_000))
 #: Waves of a draw; points among which the best of a function is sought first, and of which searches start.
 _WAVES, _POINTS, _STARTS = 2_000, 2**14, 8
 
 
-@benchmark(problems=("draw, d = 2", "Hartmann"), rounds=6, seeds=(0,))
+@benchmark(problems=("draw, d = 2", "Hartmann"), rounds=6, seeds=(0,), longer=(("draw, d = 2", 8),))
 def ada_bkb(
     parts: Parts,
     problems: tuple[str, ...] = tuple(PROBLEMS),
     rounds: int = 150,
     seeds: tuple[int, ...] = (9100, 9101, 9102, 9103),
     players: tuple[str, ...] = tuple(PLAYERS),
+    longer: tuple[tuple[str, int], ...] = LONGER,
 ) -> Found:
-    """Play all on every problem; the noise of a round is the same for all players of a seed."""
+    """Play all on every problem; the noise of a round is the same for all players of a seed.
+
+    Some go on for longer, on the first seed: the rounds are given by problem.
+    """
     missing = CHECKOUT.missing()
     names = players if missing else (*players, "theirs")
+    plans = [(problem, seed, player, rounds) for seed, problem, player in product(seeds, problems, names)]
+    plans += [(problem, seeds[0], player, number) for problem, number in longer for player in players]
     found = list[Measurement]()
-    for seed, problem, player in tqdm(list(product(seeds, problems, names)), "ada_bkb"):
-        if player == "theirs" and PROBLEMS[problem][0] > 2:  # a round takes up to seconds
+    for plan in tqdm(plans, "ada_bkb"):
+        key: Any = dict(zip(("problem", "seed", "player", "rounds"), plan, strict=True))
+        if key["player"] == "theirs" and PROBLEMS[key["problem"]][0] > 2:  # where its rounds take more and more time
             continue
-        key = {"problem": problem, "seed": seed, "player": player, "rounds": rounds}
         found.append(parts.measured(key, lambda key=key: _play(**key)))
-    said = f"mean regret of a round in {rounds:,}" + (f"; adabkb was {missing}" if missing else "")
-    return [_table(f"{problem}: {said}", chosen(found, problem=problem)) for problem in problems], found
+    said = f"; adabkb was {missing}" if missing else ""
+    lengths = [*((problem, rounds) for problem in problems), *longer]
+    tables = [
+        _table(f"{problem}: mean regret of a round in {number:,}{said}", chosen(found, problem=problem, rounds=number))
+        for problem, number in lengths
+    ]
+    return tables, found
 
 
 def _play(problem: str, seed: int, player: str, rounds: int) -> Measurement:
@@ -100,7 +113,7 @@ def _function(problem: str, dimension: int, lengthscale: float, seed: int) -> tu
     points = draw_sobol_samples(bounds, n=_POINTS, q=1, seed=seed).squeeze(-2)
     if not problem.startswith("draw"):
         known = (Branin if problem == "Branin" else Hartmann)(negate=True).double()
-        lower, upper = known.bounds
+        lower, upper = cast(Tensor, known.bounds)
         least = float(known(lower + points * (upper - lower)).mean())
         unit = (known.optimal_value - least) / 2.0
         return lambda X: (known(lower + X * (upper - lower)) - least) / unit, 2.0

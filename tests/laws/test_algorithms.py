@@ -195,7 +195,7 @@ def test_the_registry():
     for name, words, message in (
         ("BKb", {}, "did you mean 'bkb'"),
         ("igpucb", {}, "did you mean 'igp-ucb'"),
-        ("thompson", {}, "there are bbkb, bkb, bob-gp-ucb, cbbkb"),
+        ("thompson", {}, "there are ada-bkb, bbkb, bkb, bob-gp-ucb, cbbkb"),
         ("bkb", {"candidates": ARMS}, "BKB takes other arguments: missing a required argument: 'seed'"),
         ("bkb", words_of("bkb", kernels=rbf()), "unexpected keyword argument 'kernels'"),
     ):

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self, cast
 
 import torch
+from botorch.models.model import Model
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.analytic import UpperConfidenceRule
+from torch_kbandits.acquisition.analytic import KernelUCB, UpperConfidenceRule
 from torch_kbandits.acquisition.domain import Domain
+from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import deviation_of
 from torch_kbandits.numerics.gram import gram
@@ -21,7 +23,7 @@ _MOST_DIVISIONS, _AT_ONCE, _MOST_CELLS = 20, 64, 4096
 
 
 @dataclass(frozen=True)
-class AdaptiveDiscretizationRule(UpperConfidenceRule):
+class AdaptiveDiscretizationRule(OptimisticRule):
     """Maximise the upper confidence bound over the centres of cells of a box, which are smaller where more is known.
 
     In a cell of depth h with centre c, which is a part of a cell with centre p, the function is at most the index
@@ -52,12 +54,22 @@ class AdaptiveDiscretizationRule(UpperConfidenceRule):
     variation: float | None = None
     num_parts: int = 3
 
+    uses_width = True
+    scores_arms_apart = True
     needs_observations = False
 
     def __post_init__(self) -> None:
         checks.keep(self, variation=checks.optional(checks.scale), num_parts=checks.positive_integer)
         if self.num_parts < 2:
             raise InputError(f"num_parts must be at least 2, got {self.num_parts}.")
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β σ, (A,)."""
+        return UpperConfidenceRule().on_arms(posterior, beta, seed)
+
+    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> KernelUCB:
+        """Return a ``KernelUCB``."""
+        return UpperConfidenceRule().function(model, beta, X_pending, domain, seed)
 
     def best_center(
         self, moments: Callable[[Tensor], tuple[Tensor, Tensor]], kernel: Kernel, beta: Tensor, domain: Domain

@@ -2,7 +2,7 @@
 
 from torch_kbandits.kernels.composed import GroupedKernel, NormalizedKernel, SpaceTimeKernel
 from torch_kbandits.kernels.discrete import PerActionLinearKernel, PrecomputedKernel
-from torch_kbandits.kernels.structured import SpectrumKernel, TanimotoKernel, decode_strings, encode_strings
+from torch_kbandits.kernels.structured import SpectrumKernel, TanimotoKernel, encode_strings
 from torch_kbandits.kernels.temporal import ForgettingKernel, WienerKernel
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "SpectrumKernel",
     "TanimotoKernel",
     "WienerKernel",
-    "decode_strings",
     "encode_strings",
 ]

@@ -1,7 +1,7 @@
 """Kernels on discrete structures: sets and counts, such as fingerprints of molecules, and strings."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.constraints import Interval, Positive
@@ -24,7 +24,8 @@ class TanimotoKernel(BatchedKernel):
     Of bits that is how many both have, of those that either has. Fingerprints of molecules, by whatever package, are
     such points; so are sets, and bags of words. A ``ScaleKernel`` around it learns a factor::
 
-        arms = torch.as_tensor(sklearn.datasets.load_digits().data > 8.0, dtype=torch.float64)  # handwritten, as bits
+        images, digits = sklearn.datasets.load_digits(return_X_y=True)  # handwritten
+        arms = torch.as_tensor(images > 8.0, dtype=torch.float64)
         bandit = algorithms.BKB(candidates=arms, kernel=TanimotoKernel(), regularization=0.01, beta=2.0, seed=0)
 
     Source: Ralaivola et al., Neural Networks 2005, where positive semi-definiteness is proved; Ioffe, ICDM 2010, of
@@ -38,6 +39,9 @@ class TanimotoKernel(BatchedKernel):
 
     Cost: O(n m d) for n points against m.
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the similarity of points x1 (..., n, d) and x2 (..., m, d), (..., n, m), or (..., n) with ``diag``."""
@@ -66,7 +70,7 @@ class SpectrumKernel(Kernel):
 
         arms = encode_strings(keyword.kwlist)  # the words of Python
         bandit = algorithms.BKB(candidates=arms, kernel=SpectrumKernel(3), regularization=0.01, beta=2.0, seed=0)
-        word = decode_strings(bandit.ask())[0]
+        word = keyword.kwlist[bandit.ask(details=True).rows[0]]
 
     Source: Leslie, Eskin and Noble, PSB 2002; Shawe-Taylor and Cristianini, 2004, §11.2, of several lengths.
 
@@ -98,12 +102,12 @@ class SpectrumKernel(Kernel):
     @property
     def decay(self) -> Tensor:
         """The weight of a letter, (..., 1, 1)."""
-        return self.raw_decay_constraint.transform(self.raw_decay)
+        return cast(Interval, self.raw_decay_constraint).transform(self.raw_decay)
 
     @decay.setter
     def decay(self, value: float | Tensor) -> None:
         exact = torch.as_tensor(value).to(self.raw_decay)
-        self.initialize(raw_decay=self.raw_decay_constraint.inverse_transform(exact))
+        self.initialize(raw_decay=cast(Interval, self.raw_decay_constraint).inverse_transform(exact))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of strings x1 (..., n, L) and x2 (..., m, L), (..., n, m), or its diagonal."""
@@ -139,19 +143,17 @@ def encode_strings(strings: Sequence[str], length: int | None = None) -> Tensor:
     Raises:
         InputError: if one is no string, or longer.
     """
+    checks.instance("strings", strings, (list, tuple), "a list of strings")
     for each in strings:
         checks.instance("each of strings", each, str, "a string")
     longest = max(map(len, strings), default=0)
-    length = max(longest, 1) if length is None else checks.positive_integer("length", length)
+    length = max(longest, 1) if length is None else checks.size("length", length)
     if longest > length:
         raise InputError(f"length must be that of the longest string, {longest}, at least; got {length}.")
-    rows = [[*map(ord, each), *[-1] * (length - len(each))] for each in strings]
-    return torch.tensor(rows, dtype=torch.float64).reshape(-1, length)
-
-
-def decode_strings(rows: Tensor) -> list[str]:
-    """Return the strings of rows of code points (n, L), with negative numbers after their end."""
-    return ["".join(chr(int(each)) for each in row if each >= 0) for row in rows.tolist()]
+    rows = torch.full((len(strings), length), -1.0, dtype=torch.float64)
+    for row, each in zip(rows, strings, strict=True):
+        row[: len(each)] = torch.tensor([*map(ord, each)])
+    return rows
 
 
 FORMULAS[TanimotoKernel] = lambda kernel, columns: [(1.0, [factor(OVERLAP, 1.0, columns)])]
