@@ -11,6 +11,7 @@ from problems import DOUBLE, believed
 import torch_kbandits as kb
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.acquisition import AdaptiveDiscretizationRule
+from torch_kbandits.memory import TemporalPrior
 
 BOUNDS = torch.tensor([[0.0, -10.0], [1.0, 20.0]], dtype=DOUBLE)
 
@@ -111,6 +112,8 @@ def test_units_contexts_and_single_precision():
         other.tell(y, reward(x))
     beside = bandit(context_dim=1, kernel=ard((0.5, 0.3, 12.0)))
     assert torch.equal(beside.ask(context=torch.zeros(1, dtype=DOUBLE)), bandit().ask())
+    moving = played(bandit(memory=TemporalPrior(0.01)), 20)
+    assert float(reward(moving.ask())) > 1.0
     single = played(bandit(bounds=BOUNDS.float(), kernel=ard().float()), 5)
     assert single.ask().dtype == torch.float32
 

@@ -33,7 +33,7 @@ class AdaptiveDiscretizationRule(OptimisticRule):
     where x is in the cell and d_k(c, x)² = k(c, c) + k(x, x) − 2 k(c, x).
 
     From the box as one cell on, the cell of the largest index is divided if β σ(c) <= V_h, else its centre is played.
-    Elsewhere than on a box this is ``UpperConfidenceRule``.
+    Elsewhere than on a box, and as a function, this is ``UpperConfidenceRule``.
 
     Source: Rando et al., AISTATS 2022, Ada-BKB. Differs: cells are divided afresh in every choice, so that it follows
     from the posterior alone, up to 64 at once; cells whose index is below the best lower bound, which the paper prunes,

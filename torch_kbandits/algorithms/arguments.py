@@ -162,8 +162,8 @@ MEANINGS = _entries("""
     block_size: H, rounds between two choices.
     score_discount: α in (0, 1), the factor by which a score loses weight in a round.
     gain: the information gain γ in the width; by default the realised one of the observations that count.
-    oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point. To raise it afterwards make the
-        bandit with more and ``tell`` it the old one's history, all at once: the dictionary is drawn once, of all.
+    oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point. To raise it afterwards,
+        ``replay`` the history to a bandit with more; told all but its last reward at once, it selects only once.
     accuracy: ε in (0, 1), the accuracy of the dictionary.
     resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the theorem
         does not cover: see ``RidgeLeverageSampling``.
