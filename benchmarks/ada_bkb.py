@@ -40,6 +40,7 @@ PROBLEMS = {
     "Branin": (2, 0.3),
     "draw, d = 6": (6, 0.5),
     "Hartmann": (6, 0.5),
+    "draw, d = 10": (10, 0.8),
 }
 PLAYERS: dict[str, dict[str, Any]] = {
     "ada-bkb": {},
