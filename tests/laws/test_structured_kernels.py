@@ -15,7 +15,8 @@ from torch.autograd import gradcheck
 
 from torch_kbandits import InputError, NystromGP, algorithms
 from torch_kbandits.kernels import SpectrumKernel, TanimotoKernel, encode_strings
-from torch_kbandits.numerics.formulas import formula
+from torch_kbandits.numerics.formulas import formula, frozen
+from torch_kbandits.numerics.gram import gram
 
 WORDS = [*keyword.kwlist, "", "aa", "aaaa"]
 
@@ -52,6 +53,7 @@ def test_tanimoto_is_its_formula_compiled_or_not(counts, are_bits):
     kernel = TanimotoKernel(active_dims=(0, 2, 3))
     truth = overlap(X[:, [0, 2, 3]].numpy(), X[1:, [0, 2, 3]].numpy())
     assert difference(kernel(X, X[1:]).to_dense(), truth) < 1e-14
+    assert difference(gram(frozen(kernel), X, X[1:]), truth) < 1e-14  # in a loop, as kernels that stay are
     assert kernel(X, diag=True).tolist() == [1.0] * len(X)
     assert float(torch.linalg.eigvalsh(kernel(X).to_dense()).min()) > -1e-12
     model = NystromGP(X, X[:, :1], inducing_points=X[:1], covar_module=kernel, regularization=0.1)
