@@ -100,6 +100,7 @@ def test_every_algorithm_beats_chance():
             "sup-kernel-ucb": {"beta": 0.2},
             "bob-gp-ucb": {"block_size": None},
             "dms-gp-ucb": {"block_size": 5},
+            "mvr": {"horizon": 80},
             "r-gp-ucb": {"period": 75.0},
             "sw-gp-ucb": {"window": 75.0},
             "tv-gp-ucb": {"forgetting": 0.002},
@@ -182,7 +183,8 @@ def test_each_constant_of_a_theorem_does_something_where_it_is_taken(name):
         bandit = make(name, beta=None, **words)
         bandit.tell(ARMS[:3], reward(ARMS[:3]))
         hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().assumptions]
-        return float(bandit.beta), bandit.dictionary, bandit.memory, hypotheses
+        phases = getattr(bandit.rule, "lengths", None)
+        return float(bandit.beta), bandit.dictionary, bandit.memory, hypotheses, phases
 
     takes = algorithms.registry.signature(name).parameters
     words = {word: values[0] for word, values in CONSTANTS.items() if word in takes}
