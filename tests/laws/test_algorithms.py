@@ -101,6 +101,7 @@ def test_every_algorithm_beats_chance():
             "bob-gp-ucb": {"block_size": None},
             "dms-gp-ucb": {"block_size": 5},
             "mvr": {"horizon": 80},
+            "r-perp": {"period": 500},
             "r-gp-ucb": {"period": 75.0},
             "sw-gp-ucb": {"window": 75.0},
             "tv-gp-ucb": {"forgetting": 0.002},
