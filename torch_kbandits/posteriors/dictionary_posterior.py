@@ -38,6 +38,10 @@ _LEAST = 0.999
 _SPANNED = -2
 
 
+#: So many changes of rank one are said of a posterior at a new basis that was not fitted yet.
+_REBUILT = 2 * CHECK
+
+
 class _RoundingError(ArithmeticError):
     """A change of rank one would be rounding: the posterior is to be computed afresh."""
 
@@ -133,7 +137,9 @@ class DictionaryPosterior(Posterior):
         num_idle = self.size - len(places)
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
-        is_due = self.num_changes >= CHECK or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any())
+        is_due = CHECK <= self.num_changes < _REBUILT or (
+            (len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()
+        )
         if is_due or not is_cheap:
             return self._rebuilt(places, learns_next)
         after, moves = self, list[Move]()
@@ -315,7 +321,8 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": CHECK}
+        words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": _REBUILT}
+        words["gaussian"] = Gaussian(np.zeros((len(self.gaussian.mean), m)), np.eye(m), 0.0)
         after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
         return after if learns_next else after.refitted()
 
