@@ -179,12 +179,12 @@ def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any
         if number := int(which.sum()):
             name = f"{label} ({number})"
             left.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=name, **words)
-    for which, colour, label in (
-        (torch.ones_like(held), POSTERIOR, "distinct points played"),
-        (held, DICTIONARY, "of them in the dictionary now"),
+    for which, words, label in (
+        (torch.ones_like(held), {"color": POSTERIOR}, "distinct points played"),
+        (held, {"color": DICTIONARY, "linestyle": "--"}, "of them in the dictionary now"),
     ):
         grown = torch.bincount(rounds[which], minlength=bandit.round + 1).cumsum(0)
-        right.step(range(len(grown)), grown, where="post", color=colour, linewidth=1.8, label=f"{label} ({grown[-1]})")
+        right.step(range(len(grown)), grown, where="post", linewidth=1.8, label=f"{label} ({grown[-1]})", **words)
     left.set_yscale("log")
     style.plain_logarithmic(left.yaxis)
     right.set_ylim(bottom=0.0)
