@@ -10,7 +10,7 @@ from laws.test_structure import PRIVATE
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Bytes of a page, and of all; a page of the reference made of signatures is short in itself.
-LONGEST, MOST = 20_000, 245_000
+LONGEST, MOST = 20_000, 260_000
 #: Words and phrases that are nobody's: of the code that begin small, and of the pages.
 WORDS = (*(word for word in PRIVATE if word[0].islower()), "dear", "dearer", "dearest", "hallucinated", "it is said")
 
