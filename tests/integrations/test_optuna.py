@@ -349,6 +349,18 @@ def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_
     assert {trial.params.get("momentum", 0.25) for trial in study.trials} == {0.25}
 
 
+def test_what_comes_with_a_choice_that_is_new_is_no_reason_to_warn():
+    def branching(trial):
+        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+        return trial.suggest_float(f"{kind} x", 0.0, 1.0)
+
+    study = study_with(quick())
+    study.enqueue_trial({"kind": "a"})
+    study.enqueue_trial({"kind": "a"})
+    study.optimize(branching, n_trials=8)  # warnings are errors
+    assert len({trial.params["kind"] for trial in study.trials}) > 1
+
+
 KINDS = {
     "n": IntDistribution(1, 6),
     "c": CategoricalDistribution(["a", "b", "d"]),

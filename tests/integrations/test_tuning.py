@@ -171,7 +171,7 @@ def test_a_dictionary_stops_without_a_word_at_its_cap_which_is_saved_and_may_be_
         play(on_a_cube(max_dictionary=3, when_full="raise"), 12)
 
 
-@pytest.mark.parametrize("name", ["optuna", "sklearn", "ax"])
+@pytest.mark.parametrize("name", ["optuna", "sklearn", "ax", "xopt"])
 def test_without_a_tool_the_message_has_the_command(name, monkeypatch):
     for module in [each for each in sys.modules if each.startswith(f"torch_kbandits.integrations.{name}")]:
         monkeypatch.delitem(sys.modules, module)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -19,7 +20,7 @@ _TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 _AT_ONCE = 2**22
 
 #: BoTorch climbs from all points at once where it knows the release of SciPy, and elsewhere then from each by itself.
-EACH_BY_ITSELF = {"max_optimization_problem_aggregation_size": 1}
+EACH_BY_ITSELF: Any = {"max_optimization_problem_aggregation_size": 1}
 
 #: An exchange that gained less than this share of the largest score in size is the last of its point.
 _WORTH = 1e-4

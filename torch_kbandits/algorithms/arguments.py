@@ -19,8 +19,6 @@ from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, Con
 from torch_kbandits.candidates.timed import some_points, untimed
 from torch_kbandits.confidence import (
     ConstantWidth,
-    GPTSWidth,
-    IGPUCBWidth,
     InformationGain,
     MartingaleMixtureWidth,
     MemoryWidth,
@@ -314,26 +312,20 @@ class Arguments:
         share = given.pop("failure_probability", self.failure_probability)
         return width(self.noise_scale, self.norm_bound, share, **given)
 
-    def theorem_at(
-        self, width: type[IGPUCBWidth] | type[GPTSWidth], *, forgets: bool | None = None, num_bounds: int | None = None
+    def tightest_width(
+        self, *, draws: bool = False, forgets: bool | None = None, num_bounds: int | None = None
     ) -> TheoremWidth | None:
-        """Return the tightest width of a theorem, ``MartingaleMixtureWidth``, for GP-TS at δ/2 as in its theorem.
-
-        Where observations stop counting, it is the width given where λ is at least 1, as in the papers, and below,
-        where that has no proof, ``MemoryWidth``. None if R or B is missing.
+        """Return ``MartingaleMixtureWidth``, or ``MemoryWidth`` where observations stop counting; None without R or B.
 
         Args:
-            width: that of the theorem.
+            draws: whether functions are drawn: then it is that at δ/2, as in the theorem of GP-TS.
             forgets: whether observations stop counting; None if the memory says so.
             num_bounds: how many sets of observations there are, each with a bound of its own; None for T, and without a
                 horizon for each round apart.
         """
-        level, memory = self.prior.regularization, self.words["memory"]
-        share = self.failure_probability / 2.0 if width is GPTSWidth else self.failure_probability
+        memory, share = self.words["memory"], self.failure_probability / (2.0 if draws else 1.0)
         if not (forgets or (isinstance(memory, Memory) and memory.forgets)):
             return self.theorem(MartingaleMixtureWidth, failure_probability=share, gain=self.gain)
-        if level is not None and level >= 1.0:
-            return self.theorem(width, gain=self.gain)
         number = self.horizon if num_bounds is None else num_bounds
         return self.theorem(MemoryWidth, failure_probability=share, num_bounds=number, gain=self.gain)
 
@@ -343,7 +335,9 @@ class Arguments:
         It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``. Which
         contexts come, and what a prior that is learned will be, nobody knows before: then it is the ``gain`` given.
         """
-        if self.horizon is not None and self.gain is not None and not isinstance(self.gain, RealizedGain):
+        if self.gain is not None:
+            checks.instance("gain", self.gain, InformationGain, "an information gain such as RateGain(...)")
+        if self.horizon is not None and not isinstance(self.gain, RealizedGain | None):
             level = torch.tensor(getattr(self.gain, "regularization", 1.0), dtype=torch.float64)
             plays: Any = SimpleNamespace(num_observations=self.horizon, regularization=level)
             return formula(self.horizon, variation_budget, gain=float(self.gain(plays)))

@@ -7,7 +7,6 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.confidence import GPTSWidth, IGPUCBWidth
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Sampling, shrinking_scales
 
 
@@ -32,7 +31,7 @@ class HPGPTS(Bandit):
     ) -> None:
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Sampling(probabilities))
-        theory, rule = given.theorem_at(GPTSWidth), ThompsonRule(discretization_size)
+        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size)
         super().__init__(**given.under(theory, family=family, acquisition=rule))
 
 
@@ -70,7 +69,7 @@ class LBGPUCB(Bandit):
         default = shrinking_scales(max(num_starting, number), dimension)
         first = num_starting if given.words["scales"] is None and given.words["kernels"] is None else None
         rule = Balancing(given.failure_probability, given.noise_scale, first, shrinkage, 1.0 / dimension)
-        family, theory = Family(given.variants(default), rule), given.theorem_at(IGPUCBWidth)
+        family, theory = Family(given.variants(default), rule), given.tightest_width()
         super().__init__(**given.under(theory, family=family))
 
 
@@ -86,7 +85,7 @@ class PEGPTS(Bandit):
     def __init__(self, *, discretization_size: int = 1024, **words: Unpack[FamilyWords]) -> None:
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Elimination(given.failure_probability, given.noise_scale))
-        theory, rule = given.theorem_at(GPTSWidth), ThompsonRule(discretization_size)
+        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size)
         super().__init__(**given.under(theory, family=family, acquisition=rule))
 
 
@@ -106,5 +105,5 @@ class PEGPUCB(Bandit):
     def __init__(self, **words: Unpack[FamilyWords]) -> None:
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Elimination(given.failure_probability, given.noise_scale))
-        theory = given.theorem_at(IGPUCBWidth)
+        theory = given.tightest_width()
         super().__init__(**given.under(theory, family=family))

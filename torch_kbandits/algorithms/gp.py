@@ -8,7 +8,7 @@ from torch_kbandits.algorithms.arguments import Arguments, GainWords, PlannedWor
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import RandomizedKrigingBeliever, StayRule
 from torch_kbandits.candidates import Arms
-from torch_kbandits.confidence import GPTSWidth, IGPUCBWidth, MartingaleMixtureWidth, RandomizedWidth
+from torch_kbandits.confidence import MartingaleMixtureWidth, RandomizedWidth
 from torch_kbandits.dictionaries import KORS
 from torch_kbandits.errors import InputError
 
@@ -48,7 +48,7 @@ class IGPUCB(Bandit):
 
     def __init__(self, **words: Unpack[PlannedWords]) -> None:
         given = Arguments(PlannedWords, words)
-        super().__init__(**given.under(given.theorem_at(IGPUCBWidth)))
+        super().__init__(**given.under(given.tightest_width()))
 
 
 @described
@@ -99,7 +99,7 @@ class GPTS(Bandit):
     ) -> None:
         given = Arguments(PlannedWords, words)
         dictionary = None if oversampling is None else KORS(oversampling)
-        rule, theory = ThompsonRule(discretization_size), given.theorem_at(GPTSWidth)
+        rule, theory = ThompsonRule(discretization_size), given.tightest_width(draws=True)
         super().__init__(**given.under(theory, dictionary=dictionary, acquisition=rule))
 
 

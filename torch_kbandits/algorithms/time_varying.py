@@ -10,7 +10,7 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates.timed import timed
-from torch_kbandits.confidence import IGPUCBWidth, MemoryWidth, TVGPUCBWidth, restart_period, window_size
+from torch_kbandits.confidence import MemoryWidth, TVGPUCBWidth, restart_period, window_size
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -47,7 +47,7 @@ class SWGPUCB(Bandit):
         given = Arguments(DictionaryWords, words, forgets_by="window")
         if window is None:
             window = given.rounds_to_remember("window", window_size, variation_budget)
-        theory = given.theorem_at(IGPUCBWidth, forgets=True)
+        theory = given.tightest_width(forgets=True)
         super().__init__(**given.under(theory, memory=SlidingWindow(window)))
 
 
@@ -72,7 +72,7 @@ class RGPUCB(Bandit):
             period = given.rounds_to_remember("period", restart_period, variation_budget)
         memory = Restart(period)
         periods = None if given.horizon is None else math.ceil(given.horizon / memory.period)
-        theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=periods)
+        theory = given.tightest_width(forgets=True, num_bounds=periods)
         super().__init__(**given.under(theory, memory=memory))
 
 

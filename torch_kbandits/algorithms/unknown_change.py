@@ -8,7 +8,7 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, GainWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection, ResidualTrigger
-from torch_kbandits.confidence import IGPUCBWidth, TVGPUCBWidth
+from torch_kbandits.confidence import TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary, TemporalPrior
@@ -59,7 +59,7 @@ class BOBGPUCB(Bandit):
             number, num_blocks = len(memories), math.ceil(horizon / size)
             exploration = min(1.0, math.sqrt(number * math.log(number) / ((math.e - 1.0) * num_blocks)))
         choice = BanditOverBandit(memories, size, exploration)
-        theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
+        theory = given.tightest_width(forgets=True, num_bounds=horizon)
         super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))
 
 
@@ -91,7 +91,7 @@ class DMSGPUCB(Bandit):
         given = Arguments(DictionaryWords, words, forgets_by="memories")
         several = (*map(Discount, (0.9, 0.95, 0.98, 0.99)), Stationary()) if memories is None else memories
         choice = DynamicModelSelection(several, block_size, score_discount)  # pyright: ignore[reportArgumentType]
-        theory = given.theorem_at(IGPUCBWidth, forgets=True)
+        theory = given.tightest_width(forgets=True)
         super().__init__(**given.under(theory, memories=choice))
 
 
@@ -156,5 +156,5 @@ class ETGPUCB(Bandit):
     def __init__(self, *, false_alarm_probability: float = 0.1, **words: Unpack[DictionaryWords]) -> None:
         given = Arguments(DictionaryWords, words)
         trigger = ResidualTrigger(false_alarm_probability, given.noise_scale)
-        theory = given.theorem_at(IGPUCBWidth, forgets=True)
+        theory = given.tightest_width(forgets=True)
         super().__init__(**given.under(theory, trigger=trigger))

@@ -6,7 +6,7 @@ from typing import Any
 from torch_kbandits.algorithms import registry
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.priors import LearnedPrior
+from torch_kbandits.priors import LearnedPrior, Prior
 
 #: The most points of a dictionary, whose square is what a round costs; where the noise is small it would grow without
 #: end. Large, because a full one knows little about what is played later.
@@ -38,8 +38,10 @@ def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
     return replace(prior, refit_share=0.1, noise_spread=3.0)
 
 
-def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
-    """Return a bandit of a registered name that was told nothing, under a prior as ``tuning_prior`` returns it.
+def tuning_bandit(
+    algorithm: str, candidates: Candidates, prior: Prior | LearnedPrior, *, seed: int, **settings: Any
+) -> Bandit:
+    """Return a bandit of a registered name that was told nothing; a prior to be learned is as ``tuning_prior`` has it.
 
     A dictionary that can be capped is, at 400 points, without a word, unless the settings say otherwise; an algorithm
     that can do without takes all points into it, so that the posterior is exact until then. A word that is None is not
@@ -51,4 +53,5 @@ def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *
         words = {"max_dictionary": LARGEST_DICTIONARY, "when_full": "stop"} | words
         if known["oversampling"].default is None:  # exact until it is full
             words = {"oversampling": _ALL} | words
-    return registry.build(algorithm, candidates=candidates, prior=tuning_prior(prior), seed=seed, **words)
+    prior = tuning_prior(prior) if isinstance(prior, LearnedPrior) else prior
+    return registry.build(algorithm, candidates=candidates, prior=prior, seed=seed, **words)

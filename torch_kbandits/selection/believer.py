@@ -53,8 +53,8 @@ class BelievedFantasy(FantasyPosterior):
         return self._ahead().offered(domain)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means and variances at points X (q, d), each (q,), with the draws told."""
-        return self.surrogate.moments(X)
+        """Return means at points X (q, d), of what was told in truth, and variances with the draws told, each (q,)."""
+        return self._before.moments(X)[0], self.surrogate.moments(X)[1]
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""

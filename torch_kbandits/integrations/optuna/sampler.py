@@ -156,7 +156,9 @@ class KernelBanditSampler(BaseSampler):
         """Return a value of one parameter, uniform on its scale, or by the independent sampler."""
         if self._safe and param_name in (safe := self._safe[trial.number % len(self._safe)]):
             return safe[param_name]
-        if trial.number in self._suggested.get(study.study_name, {}):
+        # What no completed trial has comes with a choice that is new, and is searched from then on.
+        is_late = trial.number in self._suggested.get(study.study_name, {})
+        if is_late and any(param_name in each.params for each in _completed(study)):
             self._warn_once(
                 param_name,
                 f"Parameter {param_name!r} is sampled on its own, without the bandit: its range changes, or not every "

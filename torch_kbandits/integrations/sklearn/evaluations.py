@@ -51,7 +51,7 @@ class Evaluations:
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
         """Yield the rows to train and to test on, the same in every call and as they were for what was kept."""
         if not self._splits:
-            splitter = getattr(self.search, "_checked_cv_orig", None)
+            splitter: Any = getattr(self.search, "_checked_cv_orig", None)
             if splitter is None:  # scikit-learn below 1.7 keeps it to itself
                 splitter = check_cv(self.search.cv, y, classifier=is_classifier(self.search.estimator))
             self._splits = list(splitter.split(X, y, **settings))
