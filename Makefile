@@ -23,7 +23,7 @@ test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 # With the oldest packages that pyproject.toml allows, some GB of them; Ax has its own BoTorch, and is left out.
-test-lowest: LEFT_OUT := $(addprefix --ignore tests/,benchmarks docs examples peers release)
+test-lowest: LEFT_OUT := $(addprefix --ignore tests/,benchmarks docs examples peers release $(addprefix integrations/test_ax,.py _models.py))
 test-lowest: $(INSTALLED)
 	$(BIN)/uv venv --clear --quiet --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct '.[experiments,optuna,ray,sklearn]'

@@ -33,6 +33,7 @@ BENCHMARKS = {
     "many_arms": "many_arms",
     "long_run": "long_run",
     "bkb_regret": "bkb",
+    "ada_bkb": "ada_bkb",
     "variance_ratio": "bkb",
     "contexts": "contexts",
     "authors_bkb": "authors_bkb",

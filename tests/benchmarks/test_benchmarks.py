@@ -34,7 +34,7 @@ QUICK = {"model_rounds", "online_tells", "variance_ratio"}
 )
 def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys, monkeypatch):
     """Without the code of other authors, which tables say: ours play alone."""
-    for variable in ("AUTHORS_BKB", "AUTHORS_UITVBO", "AUTHORS_UITVBO_PYTHON"):
+    for variable in ("AUTHORS_BKB", "AUTHORS_ADABKB", "AUTHORS_UITVBO", "AUTHORS_UITVBO_PYTHON"):
         monkeypatch.delenv(variable, raising=False)
     main([name, "--quick", "--markdown", "--output", str(tmp_path)])
     saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))

@@ -138,6 +138,7 @@ def test_trials_are_told_in_the_order_in_which_they_ended():
     assert told(study) == ([0.25, 0.5, 0.0], [1.0, 2.0, 0.0])
 
 
+@pytest.mark.needs("torch>=2.8")
 def test_what_fails_is_not_suggested_again_and_again():
     study = study_with(quick())
     play(study, lambda trial: peak(trial) if line(trial) < 0.5 else math.nan, 12)
@@ -206,6 +207,7 @@ def assert_alike(ones, others):
         )
 
 
+@pytest.mark.needs("torch>=2.8")
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "words",
@@ -332,6 +334,7 @@ def together(study):
     return {*study.sampler.infer_relative_search_space(study, study.trials[-1])}
 
 
+@pytest.mark.needs("torch>=2.8")
 @pytest.mark.filterwarnings("ignore:PartialFixedSampler is experimental")
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")

@@ -492,7 +492,7 @@ def test_hyperparameter_gradients_flow_when_asked(kind, used):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("mode", [pytest.param("train", marks=pytest.mark.needs("botorch>=0.18")), "eval"])
 @pytest.mark.parametrize("has_noise", [False, True])
 @over_models
 def test_transforms_and_means_are_kept_when_told(kind, has_noise, mode):

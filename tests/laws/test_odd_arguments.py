@@ -154,6 +154,7 @@ NUMBERS = {
     "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
     "speed": 0.5,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
+    "decay": 0.5, "length": 3, "max_length": 3, "num_parts": 4, "variation": 2.0,
 }  # fmt: skip
 #: And what is no number.
 THINGS: dict[str, Any] = {
@@ -184,6 +185,7 @@ THINGS: dict[str, Any] = {
     "scales": (0.5, 1.0),
     "space": kb.ParameterSpace({"x": kb.Float(0.0, 1.0), "kind": kb.Categorical(["a", "b"])}),
     "predictions": torch.zeros(40, 2, dtype=DOUBLE),
+    "strings": ["a", ""],
     "train_Y": Y,
     "weights": {"x": 1.0},
     "width": kb.ConstantWidth(1.0),
@@ -231,7 +233,7 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjection": {"growth": QuadraticGrowth()},
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
-    **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
+    **{name: {"beta": 8.0} for name in ("AdaBKB", "BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
     "synthetic_function": {"function": "rosenbrock"},
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
@@ -370,14 +372,14 @@ UNCHECKED = {"kwargs", "others", "known", "args", "columns", "column"}
 RANGES = {
     "-1 0 inf": "after batch_threshold clip constant expire_after factor gain lengthscale max_variance noise_fraction "
     "mixture noise_scale noise_spread norm norm_bound nu oversampling period projection questions rate refit_share "
-    "regularization scale temperature",
+    "regularization scale temperature decay variation",
     "-1 inf": "beta constraint_beta cutoff growth margin no_better_by regret shrinkage tolerance value "
     "variation_budget",
     "-1 0 1 1.5 inf": "accuracy confidence failure_probability false_alarm_probability least_correlation least_weight "
-    "num_arms num_initial score_discount",
+    "num_arms num_initial score_discount num_parts",
     "-1 0 1.5 inf": "block_size dimension discount discretization_size every horizon max_dictionary max_reference "
     "max_size n num_bounds num_choices num_draws num_options num_points num_restarts num_starting raw_samples "
-    "round size switches",
+    "round size switches length max_length",
     "-1 1.5 inf": "context_dim epsilon exploration max_questions num_swaps number problem_seed",
     "-1 1 1.5 inf": "forgetting",
     "-1 0 1 inf": "batch_threshold threshold",

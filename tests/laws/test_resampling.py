@@ -8,7 +8,7 @@ import oracles
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, data, dense, difference, rbf, reward, seeded
+from problems import DOUBLE, believed, data, dense, difference, play, rbf, reward, seeded
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms, environments
@@ -189,3 +189,22 @@ def test_variances_are_within_the_factor_of_the_theorem_at_its_oversampling():
     problem = environments.gaussian_bumps(100, 2, lengthscale=0.3, seed=0)
     least, largest = ratios(problem, "theory", horizon=60, failure_probability=0.1)
     assert 1.0 / 3.0 <= least <= largest <= 3.0 < ratios(problem, 0.2)[1]
+
+
+def test_raised_afterwards_the_oversampling_gives_the_accuracy_of_a_bandit_that_had_it():
+    """Tuning q̄: the history is replayed to a bandit with more, or told at once but for the last reward."""
+    arms = data(600, 2)[0]
+    few, replayed, told = (
+        algorithms.BKB(candidates=arms, kernel=rbf(0.2), regularization=0.01, beta=2.0, seed=0, oversampling=q)
+        for q in (1, 10, 10)
+    )
+    play(few, 120)
+    X, Y = few.history.X, few.history.Y
+    replayed.replay(few.history)
+    told.tell(X[:-1], Y[:-1])
+    told.tell(X[-1:], Y[-1:])
+    exact = oracles.exact(oracles.rbf(0.2), *dense(X, Y, torch.full_like(Y, 0.01), X)).variance
+    error = {each: float(np.abs(believed(each, X)[1].numpy() / exact - 1.0).max()) for each in (few, replayed, told)}
+    assert error[few] > 0.2
+    assert max(error[replayed], error[told]) < 0.02
+    assert len(few.inducing_points) < min(len(told.inducing_points), len(replayed.inducing_points)) < len(X)

@@ -124,6 +124,7 @@ def in_double_precision():
 SURROUNDINGS = [nullcontext, in_double_precision, torch.no_grad, torch.inference_mode, lambda: torch.device("meta")]
 
 
+@pytest.mark.needs("torch>=2.8")
 @pytest.mark.one_in(7)
 @every_kind
 def test_modes_and_defaults_of_torch_change_no_choice(name, tmp_path):

@@ -343,6 +343,7 @@ def test_bad_input_is_named(call, message):
         call()
 
 
+@pytest.mark.needs("botorch>=0.18")
 def test_posteriors_that_are_not_one_gaussian_and_kernels_without_features_are_refused():
     logarithmic, kernel = single(Y=Y.abs() + 0.1, outcome_transform=Log()), RQKernel().double()
     for model, points, message in (

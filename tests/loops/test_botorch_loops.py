@@ -220,6 +220,7 @@ def test_batches_one_after_another(name, kind):
     assert set(mixed[:, 0].tolist()) <= {0.25, 0.75}
 
 
+@pytest.mark.needs("botorch>=0.18")
 def test_a_joint_batch_a_single_precision_loop_and_samples_of_the_maximum():
     words = {"q": 2, "num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
     points, _ = optimize_acqf(BATCH["qUpperConfidenceBound"](model()), BOUNDS, **words)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from torch_kbandits.acquisition.adaptive import AdaptiveDiscretizationRule
 from torch_kbandits.acquisition.analytic import (
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
@@ -32,6 +33,7 @@ else:
 
 __all__ = [
     "AcquisitionRule",
+    "AdaptiveDiscretizationRule",
     "ArmPosterior",
     "CombinedFunction",
     "Cube",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.bkb import BKB as BKB
     from torch_kbandits.algorithms.bkb import CBBKB as CBBKB
     from torch_kbandits.algorithms.bkb import CBKB as CBKB
+    from torch_kbandits.algorithms.bkb import AdaBKB as AdaBKB
     from torch_kbandits.algorithms.families import HPGPTS as HPGPTS
     from torch_kbandits.algorithms.families import LBGPUCB as LBGPUCB
     from torch_kbandits.algorithms.families import PEGPTS as PEGPTS

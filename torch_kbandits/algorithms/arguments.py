@@ -164,7 +164,8 @@ MEANINGS = _entries("""
     score_discount: α in (0, 1), the factor by which a score loses weight in a round.
     gain: the information gain γ in the width, and in a window or period of the horizon; by default the realised one of
         the observations that count, and that of greedy plays.
-    oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
+    oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point. To raise it afterwards,
+        ``replay`` the history to a bandit with more; told all but its last reward at once, it selects only once.
     accuracy: ε in (0, 1), the accuracy of the dictionary.
     resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the theorem
         does not cover: see ``RidgeLeverageSampling``.

@@ -3,6 +3,7 @@
 from typing import Any, Literal, Unpack
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import AdaptiveDiscretizationRule
 from torch_kbandits.algorithms.arguments import Arguments, BKBWords, capped, described
 from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 from torch_kbandits.confidence import BKBWidth
@@ -25,14 +26,14 @@ class BKB(Bandit):
         super().__init__(**bkb_pieces(Arguments(BKBWords, words)))
 
 
-def bkb_pieces(given: Arguments, batches: GlobalBatchRule | LocalBatchRule | None = None) -> dict[str, Any]:
-    """Return the pieces of BKB and its relatives."""
+def bkb_pieces(given: Arguments, batches: GlobalBatchRule | LocalBatchRule | None = None, **own: Any) -> dict[str, Any]:
+    """Return the pieces of BKB and its relatives, and an algorithm's own ones."""
     accuracy = checks.open_unit_interval("accuracy", given.words["accuracy"])
     oversampling = given.oversampling(given.words["oversampling"], theoretical_oversampling, accuracy)
     rule = RidgeLeverageSampling(oversampling, given.words["resampling"])
     dictionary = capped(rule, given.words["max_dictionary"], given.words["when_full"])
     theory = given.theorem(BKBWidth, accuracy=accuracy)
-    return given.under(theory, dictionary=dictionary, batches=batches)
+    return given.under(theory, dictionary=dictionary, batches=batches, **own)
 
 
 @described
@@ -101,3 +102,25 @@ class CBBKB(Bandit):
 
     def __init__(self, *, batch_threshold: float = 3.0, **words: Unpack[BKBWords]) -> None:
         super().__init__(**bkb_pieces(Arguments(BKBWords, words), GlobalBatchRule(batch_threshold)))
+
+
+@described
+class AdaBKB(Bandit):
+    """Ada-BKB: BKB on a box that is divided where more is known, without a search by gradients.
+
+    On arms and parameter spaces it is ``BKB``.
+
+    Source: Rando et al., AISTATS 2022. Differs: as ``AdaptiveDiscretizationRule`` and ``BKB`` do.
+
+    Args:
+        variation: F > 0: the function differs by at most F d_k between two points; unless given ``norm_bound``, or else
+            the multiplier of the width. The smaller, the sooner cells are passed over, for good if it is no bound.
+        num_parts: N >= 2, into how many parts a cell is divided along its longest side.
+
+    Cost of a round: O(m²) for each of at most 4,096 cells, often a few hundred, and what ``BKB`` does for a reward.
+    """
+
+    def __init__(self, *, variation: float | None = None, num_parts: int = 3, **words: Unpack[BKBWords]) -> None:
+        given = Arguments(BKBWords, words)
+        bound = given.norm_bound if variation is None else variation
+        super().__init__(**bkb_pieces(given, acquisition=AdaptiveDiscretizationRule(bound, num_parts)))

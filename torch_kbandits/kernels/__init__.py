@@ -2,6 +2,7 @@
 
 from torch_kbandits.kernels.composed import GroupedKernel, NormalizedKernel, SpaceTimeKernel
 from torch_kbandits.kernels.discrete import PerActionLinearKernel, PrecomputedKernel
+from torch_kbandits.kernels.structured import SpectrumKernel, TanimotoKernel, encode_strings
 from torch_kbandits.kernels.temporal import ForgettingKernel, WienerKernel
 
 __all__ = [
@@ -11,5 +12,8 @@ __all__ = [
     "PerActionLinearKernel",
     "PrecomputedKernel",
     "SpaceTimeKernel",
+    "SpectrumKernel",
+    "TanimotoKernel",
     "WienerKernel",
+    "encode_strings",
 ]

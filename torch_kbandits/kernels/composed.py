@@ -171,6 +171,10 @@ class SpaceTimeKernel(BatchedKernel):
         super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
 
+    is_stationary = property(
+        lambda self: self.space_kernel.is_stationary and self.time_kernel.is_stationary, doc="Whether both parts are."
+    )
+
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of points x1 (..., n, 1 + d) and x2 (..., m, 1 + d), (..., n, m), or its diagonal."""
         times = covariance(self.time_kernel, x1[..., :1], x2[..., :1], diag=diag)

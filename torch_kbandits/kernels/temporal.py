@@ -104,6 +104,7 @@ class ForgettingKernel(TimeKernel):
     """
 
     _number, _below = "forgetting", 1.0
+    is_stationary = property(lambda self: True, doc="True.")
 
     def __init__(
         self, forgetting: float | Tensor = 0.1, forgetting_constraint: Interval | None = None, **kwargs: Any

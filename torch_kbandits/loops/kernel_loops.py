@@ -19,8 +19,8 @@ _BLOCK = 1024
 HEAD = 4
 
 #: Of s = Σ w² (x − x')²: exp(−s/2), exp(−r), (1 + r) exp(−r) and (1 + r + r²/3) exp(−r) for r = √s,
-#: (1 + s/2α)^−α. Then whether x and x' agree where w is not 0, and Σ w x x'.
-SQUARED, EXPONENTIAL, MATERN, SMOOTH, RATIONAL, EQUAL, LINEAR = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0
+#: (1 + s/2α)^−α. Then whether x and x' agree where w is not 0, Σ w x x', and Σ w min(x, x') / Σ w max(x, x').
+SQUARED, EXPONENTIAL, MATERN, SMOOTH, RATIONAL, EQUAL, LINEAR, OVERLAP = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
 
 _LOG2E, _LN2 = math.log2(math.e), math.log(2.0)
 
@@ -56,6 +56,7 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
     for t in range(formula.shape[0]):
         kind = formula[t, 0]
         s[:] = 0.0
+        polynomial[:] = 0.0
         for c in range(x.shape[0]):
             weight, at = formula[t, HEAD + c], x[c]
             if weight == 0.0:
@@ -66,6 +67,10 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
             elif kind == EQUAL:
                 for j in range(m):
                     s[j] += abs(at - columns[c, j])
+            elif kind == OVERLAP:
+                for j in range(m):
+                    s[j] += weight * min(at, columns[c, j])
+                    polynomial[j] += weight * max(at, columns[c, j])
             else:
                 for j in range(m):
                     step = weight * (at - columns[c, j])
@@ -80,6 +85,9 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
         elif kind == EQUAL:
             for j in range(m):
                 s[j] = 1.0 if s[j] == 0.0 else 0.0
+        elif kind == OVERLAP:
+            for j in range(m):
+                s[j] = s[j] / polynomial[j] if polynomial[j] > 0.0 else 1.0
         elif kind != LINEAR:
             for j in range(m):
                 r = math.sqrt(s[j])

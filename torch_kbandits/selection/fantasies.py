@@ -10,7 +10,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
+from torch_kbandits.acquisition import AcquisitionRule, AdaptiveDiscretizationRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -83,6 +83,11 @@ class GaussianFantasy(FantasyPosterior):
         stays = surrogate.place.domain is not None
         if stays and is_blind:
             return surrogate.place.first(len(self.pending))
+        if isinstance(rule, AdaptiveDiscretizationRule):
+            place = required(surrogate.place.domain if stays else domain)
+            x, index = rule.best_center(self.moments, surrogate.kernel, beta, place)
+            self.best_score = lambda: index
+            return x
         model, where = surrogate.searched_in_double, _in_double(surrogate.domain if stays else required(domain))
         pending = None if pending is None else pending.double()
         if not stays:

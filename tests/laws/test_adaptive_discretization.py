@@ -1,0 +1,129 @@
+"""Ada-BKB plays the centre of the cell of largest index, by a tree that is grown in plain NumPy here."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from problems import DOUBLE, believed
+
+import torch_kbandits as kb
+from torch_kbandits import InputError, algorithms
+from torch_kbandits.acquisition import AdaptiveDiscretizationRule
+from torch_kbandits.memory import TemporalPrior
+
+BOUNDS = torch.tensor([[0.0, -10.0], [1.0, 20.0]], dtype=DOUBLE)
+
+
+def ard(lengthscales=(0.3, 12.0), scale=2.0):
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=len(lengthscales)))
+    kernel.base_kernel.lengthscale = torch.tensor(lengthscales)
+    kernel.outputscale = scale
+    return kernel.double()
+
+
+def bandit(**words):
+    words = {"bounds": BOUNDS, "kernel": ard(), "regularization": 0.01, "beta": 2.0, "seed": 0} | words
+    return algorithms.AdaBKB(**words)
+
+
+def reward(X):
+    return torch.sin(5.0 * X[:, 0]) + torch.cos(X[:, 1] / 6.0)
+
+
+def played(player, rounds):
+    for _ in range(rounds):
+        x = player.ask()
+        player.tell(x, reward(x))
+    return player
+
+
+def by_the_paper(moments, beta, variation, num_parts, lengthscales=(0.3, 12.0), scale=2.0):
+    """Oracle: the centres of which one is played, of cells (lower, upper, what bounds their parts, index, open)."""
+
+    def varies(halves):
+        return variation * np.sqrt(2.0 * scale * (1.0 - np.exp(-0.5 * ((halves / lengthscales) ** 2).sum())))
+
+    def cell(lower, upper, above):
+        mean, deviation = moments((lower + upper) / 2.0)
+        size, bound = varies((upper - lower) / 2.0), mean + beta * deviation
+        return lower, upper, bound + size, min(bound, above) + size, beta * deviation <= size
+
+    leaves = [cell(*BOUNDS.numpy(), np.inf)]
+    while True:
+        closed = max((leaf[3] for leaf in leaves if not leaf[4]), default=-np.inf)
+        divided = [leaf for leaf in leaves if leaf[4] and leaf[3] > closed]
+        if not divided:
+            return np.array([(leaf[0] + leaf[1]) / 2.0 for leaf in leaves if not leaf[4] and leaf[3] > closed - 1e-9])
+        leaves = [leaf for leaf in leaves if all(leaf is not each for each in divided)]
+        for lower, upper, above, *_ in divided:
+            side = np.argmax((upper - lower) / np.array(lengthscales))
+            edges = np.linspace(lower[side], upper[side], num_parts + 1)
+            for start, stop in pairwise(edges):
+                first, last = lower.copy(), upper.copy()
+                first[side], last[side] = start, stop
+                leaves.append(cell(first, last, above))
+
+
+@pytest.mark.parametrize(("num_parts", "words"), [(3, {}), (2, {"variation": 3.0}), (3, {"norm_bound": 1.5})])
+@pytest.mark.parametrize("rounds", [0, 10])
+def test_the_cell_of_the_largest_index_is_played(num_parts, words, rounds):
+    player = played(bandit(num_parts=num_parts, **words), rounds)
+
+    def moments(x):
+        mean, variance = believed(player, torch.as_tensor(x).unsqueeze(0))
+        return float(mean), float(variance) ** 0.5
+
+    best = by_the_paper(moments, 2.0, next(iter(words.values()), 2.0), num_parts)
+    assert np.isclose(player.ask().numpy()[0], best, rtol=1e-9).all(-1).any()
+
+
+def test_pending_points_count_and_a_saved_bandit_goes_on(tmp_path):
+    player = played(bandit(), 12)
+    asked = player.ask(8)
+    assert len(asked.unique(dim=0)) > 1  # as σ shrinks at what is pending, cells are divided, or others come first
+    player.save(tmp_path / "state")
+    other = kb.Bandit.load(tmp_path / "state")
+    player.tell(asked, reward(asked))
+    other.tell(asked, reward(asked))
+    for _ in range(3):
+        x = player.ask()
+        assert torch.equal(other.ask(), x)
+        for each in (player, other):
+            each.tell(x, reward(x))
+
+
+def test_the_best_is_found_with_less_and_less_regret():
+    player = played(bandit(noise_scale=0.1), 80)
+    grid = torch.cartesian_prod(*(torch.linspace(*ends, 300, dtype=DOUBLE) for ends in BOUNDS.T.tolist()))
+    regret = reward(grid).max() - reward(player.history.X)
+    assert float(regret[-20:].mean()) < 0.02
+    assert float(regret[:20].mean()) > 0.2
+
+
+def test_units_contexts_and_single_precision():
+    scaled = played(bandit(bounds=3.0 * BOUNDS, kernel=ard((0.9, 36.0))), 0)
+    one, other = bandit(), scaled
+    for _ in range(10):
+        x, y = one.ask(), other.ask()
+        assert torch.allclose(3.0 * x, y, rtol=1e-6)  # a length scale is a raw parameter in single precision
+        one.tell(x, reward(x))
+        other.tell(y, reward(x))
+    beside = bandit(context_dim=1, kernel=ard((0.5, 0.3, 12.0)))
+    assert torch.equal(beside.ask(context=torch.zeros(1, dtype=DOUBLE)), bandit().ask())
+    moving = played(bandit(memory=TemporalPrior(0.01)), 20)
+    assert float(reward(moving.ask())) > 1.0
+    single = played(bandit(bounds=BOUNDS.float(), kernel=ard().float()), 5)
+    assert single.ask().dtype == torch.float32
+
+
+def test_what_has_no_cells_of_one_size_is_refused_and_no_choice_is_endless():
+    with pytest.raises(InputError, match="stationary kernel alone, which LinearKernel is not: take BKB"):
+        bandit(kernel=LinearKernel()).ask()
+    with pytest.raises(InputError, match="num_parts must be at least 2"):
+        AdaptiveDiscretizationRule(num_parts=1)
+    with pytest.raises(InputError, match="variation"):
+        bandit(variation=-1.0)
+    everything = bandit(bounds=torch.tensor([[0.0] * 9, [1.0] * 9]), kernel=MaternKernel(), variation=100.0)
+    assert everything.ask().shape == (1, 9)
