@@ -203,6 +203,7 @@ NAMES = [name for name in algorithms.names() if name not in WITHOUT]
 
 
 @pytest.mark.one_in(12)
+@pytest.mark.filterwarnings("ignore:Takeno:torch_kbandits.TheoryWarning")
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_knows_what_its_state_says(name):

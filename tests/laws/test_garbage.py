@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.filterwarnings("ignore:Negative variance values")
+@pytest.mark.filterwarnings("ignore:'heat' is to be kept safely under a prior that was fitted")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 13))])
 def test_whatever_is_played_nothing_holds_itself(seed, tmp_path):
     left = [(each, left_by(lambda it=each: played(it, tmp_path))) for each in drawn(2_000 + seed, 6)]

@@ -286,6 +286,7 @@ def test_a_prior_is_given_once():
 
 
 @pytest.mark.one_in(13)
+@pytest.mark.filterwarnings("ignore:Takeno:torch_kbandits.TheoryWarning")
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):

@@ -38,6 +38,7 @@ from torch_kbandits.selection import (
     ScalarizedFantasy,
     among,
 )
+from torch_kbandits.selection.base import taken_choice
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -167,7 +168,7 @@ def with_chosen(
             now = first if first is config.rule else rule_in(config, state, number)
             seed = seed_for(config.seed, state.round, f"ask {number}")
             found = _drawn(config, offer, sought, now, beta, seed)
-            choice = sought.choice
+            choice = taken_choice(sought)
             if config.levels is not None:
                 turn = None if now is config.rule else state.ledger.num_learned + number
                 found, choice = _at_level(config, state, domain, found, ahead, offer, slate, turn), None

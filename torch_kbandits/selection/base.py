@@ -72,6 +72,18 @@ class Offered(Protocol):
         ...
 
 
+def chosen_point(chooser: Any, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    """Return the point (1, d) that a rule chooses of a posterior, of which nobody asks how; see ``choose``."""
+    x, _ = chooser.choose(rule, beta, seed, domain), taken_choice(chooser)
+    return x
+
+
+def taken_choice(chooser: Any) -> Choice | None:
+    """Return how a posterior chose its last point, once: what says it may hold the posterior itself."""
+    choice, chooser.choice = chooser.choice, None
+    return choice
+
+
 class FantasyPosterior(ABC):
     """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
 
@@ -329,7 +341,7 @@ class Surrogate(ABC):
             domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
         surrogate, nothing = self.leading or self, torch.zeros_like(self.regularization)
         ahead = surrogate.fantasized(surrogate.inducing_points[:0])
-        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
+        return chosen_point(ahead, UpperConfidenceRule(), nothing, 0, domain)
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
         """Return a round's domain with the point that a rule is to improve on, if that has to be searched for.

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.selection.base import FantasyPosterior, Offered
+from torch_kbandits.selection.base import FantasyPosterior, Offered, taken_choice
 
 
 class BelievedFantasy(FantasyPosterior):
@@ -45,7 +45,7 @@ class BelievedFantasy(FantasyPosterior):
         """Return the point (1, d) that a rule chooses with the draws told."""
         ahead = self._ahead()
         x = ahead.choose(rule, beta, seed, domain)
-        self.choice, self.best_score = ahead.choice, ahead.best_score
+        self.choice, self.best_score = taken_choice(ahead), ahead.best_score
         return x
 
     def offered(self, domain: Domain | None) -> Offered:

@@ -21,7 +21,7 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of, taken_choice
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 
@@ -144,7 +144,7 @@ class CompositeFantasy(FantasyPosterior):
         """Return the point (1, d) that a rule chooses by one part."""
         ahead = self._ahead(part)
         x = ahead.choose(rule, beta, seed, domain)
-        self.choice = ahead.choice
+        self.choice = taken_choice(ahead)
         return x
 
     def variance_ratio(self) -> Tensor:
@@ -265,16 +265,15 @@ class EnsembleFantasy(CompositeFantasy):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
-        surrogate, found, self._chosen_in = self._surrogate, list[tuple[float, Tensor, int]](), None
+        surrogate, found, self._chosen_in = self._surrogate, list[tuple[Any, ...]](), None
         if not rule.needs_observations:  # nor does a hypothesis say it
             return self._by_part(surrogate.leader, rule, beta, seed, domain)
         numbers = surrogate.offering(seed)
         for number, own_seed in numbers:
             ahead = self._ahead(number)
             x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), own_seed, domain)
-            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number))
-        _, x, number = max(found, key=itemgetter(0))
-        self._chosen_in, self.choice = number + 1, self._ahead(number).choice
+            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1, taken_choice(ahead)))
+        _, x, self._chosen_in, self.choice = max(found, key=itemgetter(0))
         if self.choice is not None and (surrogate.rule.draws or (rule.is_random and len(numbers) > 1)):
             self.choice = counted(self, self.choice, rule, beta, seed, domain)
         return x

@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, chosen_point
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -356,4 +356,4 @@ def recommended(
         domain, _ = _constrained(domain, constraints)
     leading = reward.leading or reward
     ahead = ScalarizedFantasy(plain, leading.fantasized(leading.inducing_points[:0]))
-    return ahead.choose(UpperConfidenceRule(), torch.zeros_like(leading.regularization), 0, domain)
+    return chosen_point(ahead, UpperConfidenceRule(), torch.zeros_like(leading.regularization), 0, domain)

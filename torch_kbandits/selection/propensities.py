@@ -44,6 +44,7 @@ def counted(
         for draw in range(1, getattr(rule, "num_draws", ThompsonRule.num_draws)):
             other.choose(rule, beta, seed_for(seed, draw, "propensities"), domain)
             rows.append(int(other.choice.row))
+        other.choice = None
         counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
         return counts.double() / len(rows)
 
