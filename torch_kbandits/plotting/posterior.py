@@ -253,7 +253,7 @@ def _scatter(ax: Any, x: Any, y: Any, strength: Tensor, look: dict[str, Any], ki
     look = look | {"marker": require("matplotlib.markers").MarkerStyle(look["marker"], hollow)}
     if len(drawn):
         order = 2.5 + 0.1 * list(_LOOKS).index(kind.partition(",")[0])
-        ax.scatter(x, y, alpha=(0.1 + 0.9 * drawn).numpy(), zorder=order, **look)
+        ax.scatter(x, y, alpha=(0.1 + 0.9 * drawn).clamp_max(1.0).numpy(), zorder=order, **look)
     ax.scatter([], [], label=label, **look)
 
 
