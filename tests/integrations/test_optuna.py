@@ -583,6 +583,7 @@ def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
     assert column[4:].isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore:.* is to be kept safely under a prior that was fitted")
 @pytest.mark.slow
 def test_only_what_is_surely_feasible_is_tried_where_that_is_asked_for():
     safe = [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]
@@ -624,6 +625,7 @@ def test_infinite_values_are_failures():
 SAFE = {"safe_params": [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]}
 
 
+@pytest.mark.filterwarnings("ignore:.* is to be kept safely under a prior that was fitted")
 @pytest.mark.needs("optuna>=5.0")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [-0.5, -math.inf])

@@ -133,6 +133,7 @@ def test_of_many_choices_some_are_tried_in_the_place_of_one_and_of_few_all():
         assert np.diff(sorted(found | {0, number})).max() <= 6 * number / len(found)  # spread evenly
 
 
+@pytest.mark.filterwarnings("ignore:.* far below the others:torch_kbandits.errors.KernelBanditWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "seeds"), [("ek-ucb", range(10)), ("gp-ts", range(100, 120)), ("cbkb", range(10))]
