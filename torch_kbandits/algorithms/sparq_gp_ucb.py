@@ -72,7 +72,8 @@ class WSparQGPUCB(Bandit):
     """W-SparQ-GP-UCB: SparQ-GP-UCB whose answers count for a window of rounds, and which asks when that is over.
 
     So it asks about ⌈6 ln t⌉ points every w rounds: a number a round that vanishes if w grows with t. Answers and
-    rewards in the window count with noise that grows with their age. A window of 1 asks in every round, as ``SparQGPUCB`` does.
+    rewards in the window count with noise that grows with their age. A window of 1 asks in every round, as
+    ``SparQGPUCB`` does.
 
     Source: Mauduit, Berthier and Simonetto, "No-regret Gaussian process optimization of time-varying functions",
     arXiv 2512.00517, 2025, of which we had the abstract alone: answers that live for a window, fewer and fewer
