@@ -168,6 +168,7 @@ def test_bad_settings_are_named():
         ("bkb", {"oversampling": "theory"}, "give horizon"),
         ("gp-ucb", {"horizon": 40}, "GPUCB takes other arguments: got an unexpected keyword argument 'horizon'"),
         ("sparq-gp-ucb", {"noise_scale": 0.1}, "got an unexpected keyword argument 'noise_scale'"),
+        ("rkb", {"beta": None}, "give beta, the multiplier of σ"),
         ("gp-ei", {"beta": 2.0}, "GPEI takes other arguments: got an unexpected keyword argument 'beta'"),
         *((name, {"trigger": None}, "unexpected keyword argument 'trigger'") for name in NAMES),
     ):

@@ -291,8 +291,11 @@ class Arguments:
             width = ScaledWidth(width, math.sqrt(batches.threshold))
         return self.pieces(width=width, theory=theory, **own)
 
-    def width(self, theory: Width | None, needed: str = "noise_scale and norm_bound") -> Width:
-        """Return the width that ``beta`` names, or the theorem's; where a prior is learned none holds: then 2 or 1."""
+    def width(self, theory: Width | None, needed: str | None = "noise_scale and norm_bound") -> Width:
+        """Return the width that ``beta`` names, or the theorem's, which needs something, or is none.
+
+        Where a prior is learned none holds: then 2 or 1.
+        """
         beta = self.words["beta"]
         if beta is not None:
             return beta if isinstance(beta, Width) else ConstantWidth(beta)
@@ -300,6 +303,8 @@ class Arguments:
             return theory
         if isinstance(self.prior, LearnedPrior):
             return ConstantWidth(_IN_CONTEXTS if untimed(self.candidates).context_dim else _ALONE)
+        if needed is None:
+            raise InputError("No theorem says how wide the bands are to be: give beta, the multiplier of σ.")
         raise InputError(f"Without beta the width of the theorem is used, which needs {needed}.")
 
     def theorem(self, width: Callable[..., TheoremWidth], **settings: Any) -> TheoremWidth | None:

@@ -140,4 +140,4 @@ class RKB(Bandit):
 
     def __init__(self, **words: Unpack[WidthWords]) -> None:
         given = Arguments(WidthWords, words)
-        super().__init__(**given.pieces(width=given.width(None, "beta"), batches=RandomizedKrigingBeliever()))
+        super().__init__(**given.pieces(width=given.width(None, None), batches=RandomizedKrigingBeliever()))
