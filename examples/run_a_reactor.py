@@ -236,7 +236,8 @@ def report(record: Record) -> list[Any]:
     ]
 
 
-COLOURS = (BLUE, SKY, PURPLE, ORANGE, GREEN, GREY)  # of the policies, in their order
+COLOURS = (BLUE, SKY, PURPLE, ORANGE, GREEN, GREY)  # of the policies, in their order, as are the marks
+MARKS = ("o", "s", "D", "v", "P", "X")
 HOTTEST = 125.0  # in °C: hotter batches are drawn at the rim, so that those near the limit can be told apart
 SMOOTH = 20  # batches over which yields are averaged
 
@@ -249,9 +250,11 @@ def draw(record: Record) -> Figure:
     axes, handles, width = panels["y"], [], min(SMOOTH, len(runs[0]["best"]))
     lines = {name: [run["policies"][name]["yields"] for run in runs] for name in POLICIES}
     lines["best that keeps the limit"] = [run["best"] for run in runs]
-    for (name, yields), colour in zip(lines.items(), (*COLOURS, BLACK), strict=True):
+    looks = zip(lines.items(), (*COLOURS, BLACK), (*MARKS, None), strict=True)
+    for place, ((name, yields), colour, mark) in enumerate(looks):
         smooth = np.convolve(np.mean(yields, axis=0), np.ones(width) / width, mode="valid")
-        words: dict[str, Any] = {"linestyle": DASHED if colour == BLACK else "-", "linewidth": 1.8, "label": name}
+        words: dict[str, Any] = {"linestyle": "-" if mark else DASHED, "linewidth": 1.8, "label": name}
+        words |= {"marker": mark, "markevery": (7 * place, 48), "markersize": 6.5, "markeredgecolor": "white"}
         handles += axes.plot(np.arange(len(smooth)) + width - 1, smooth, color=colour, **words)
     axes.set(title=f"Yield, mean of {width} batches and {runs_of(runs)}", xlabel="batch", ylabel="yield (kg a batch)")
     axes.set(xlim=(0, len(runs[0]["best"])), ylim=(0.0, None))
@@ -268,12 +271,12 @@ def draw(record: Record) -> Figure:
 def draw_temperatures(axes: Axes, first: Record) -> None:
     """Draw the peak temperature of every batch of run 1 under each policy; the hottest at the upper rim."""
     handles = []
-    for (name, played), colour in zip(first["policies"].items(), COLOURS, strict=True):
+    for (name, played), colour, mark in zip(first["policies"].items(), COLOURS, MARKS, strict=True):
         peaks = np.array(played["peaks"])
-        for where, marker, size in ((peaks <= HOTTEST, "o", 3.2), (peaks > HOTTEST, "^", 6.0)):
+        for where, marker, size in ((peaks <= HOTTEST, mark, 4.0), (peaks > HOTTEST, "^", 6.0)):
             look: dict[str, Any] = {"color": colour, "alpha": 0.8, "markeredgewidth": 0.0, "linestyle": "none"}
             axes.plot(np.flatnonzero(where), np.minimum(peaks[where], HOTTEST), marker=marker, markersize=size, **look)
-        handles.append(line(name, color=colour, marker="o", linestyle="none", markersize=5))
+        handles.append(line(name, color=colour, marker=mark, linestyle="none", markersize=6))
     handles.append(axes.axhline(LIMIT, color=BLACK, linewidth=1.4, linestyle=DASHED, label=f"limit, {LIMIT:g} °C"))
     handles.append(line(f"hotter than {HOTTEST:g} °C", marker="^", linestyle="none", markersize=6))
     axes.set(title=f"Peak temperature of every batch, seed {first['seed']}", xlabel="batch", ylim=(20.0, HOTTEST + 2.0))

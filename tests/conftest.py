@@ -19,14 +19,14 @@ for name, examples in {"quick": 10, "thorough": 30}.items():
     hypothesis.settings.register_profile(name, derandomize=True, deadline=None, max_examples=examples, print_blob=True)
 
 
-def is_quick(config):
+def _is_quick(config):
     """Whether the quick suite runs, as in ``make test``."""
     return config.option.markexpr == "not slow"
 
 
 def pytest_configure(config):
     """Let the quick suite try a third of the examples, unless a test says its number."""
-    hypothesis.settings.load_profile("quick" if is_quick(config) else "thorough")
+    hypothesis.settings.load_profile("quick" if _is_quick(config) else "thorough")
 
     config.addinivalue_line("markers", "one_in(number): one case in so many is quick; other tests take other cases")
     # Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again.
@@ -94,17 +94,23 @@ def _fixed_global_generator():
         torch.cuda.manual_seed_all(0)
 
 
+@pytest.fixture(scope="session")
+def quick(request):
+    """Whether the quick suite runs."""
+    return _is_quick(request.config)
+
+
 @pytest.fixture
-def short_fits(request, monkeypatch):
+def short_fits(quick, monkeypatch):
     """In the quick suite fits end after a step: for laws that hold whatever a fit finds."""
-    if is_quick(request.config):
+    if quick:
         end_early(monkeypatch, fits=1)
 
 
 @pytest.fixture
-def short_searches(request, monkeypatch):
+def short_searches(quick, monkeypatch):
     """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
-    if is_quick(request.config):
+    if quick:
         end_early(monkeypatch, fits=1, searches=2)
     monkeypatch.setattr("torch_kbandits.acquisition.ThompsonRule.num_draws", 8)  # where propensities are counted
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 import pytest
 import torch
 from botorch.models.transforms import Normalize
-from conftest import is_quick
 from interrupts import Interrupt, swaps
 from kinds import KINDS, future, play, points, same, started
 from problems import DOUBLE, believed, data, difference, matern
@@ -108,11 +107,10 @@ def half_done(name, call, part):
 @pytest.mark.one_in(24)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", QUICK)
-def test_an_interrupted_call_is_done_or_was_never_made(name, call, request):
+def test_an_interrupted_call_is_done_or_was_never_made(name, call, quick):
     """After five lines that change something, slowly one in 16 and the last; cases take others that they share."""
 
     def some(lines):
-        quick = is_quick(request.config)
         each = 1 + len(lines) // 5 if quick else 16
         return lines[QUICK.index(name) % each :: each] + ([] if quick else lines[-1:])
 

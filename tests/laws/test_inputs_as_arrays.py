@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import is_quick
 from problems import DOUBLE, data, on_a_cube, play, rbf, reward
 from test_odd_arguments import METHODS, facts, words_for
 from test_odd_arguments import TAKERS as ALL
@@ -125,11 +124,11 @@ NOT_SO = {("tell a failure", "nullable frame"), ("tell a failure", "array of the
 @pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("who", TAKERS)
-def test_what_comes_of_numbers_does_not_depend_on_their_form(who, request):
+def test_what_comes_of_numbers_does_not_depend_on_their_form(who, quick):
     """In the quick suite each is given one form, as another than its neighbours."""
     take, turn = TAKERS[who], [*TAKERS].index(who) % len(FORMS)
     expected = take(lambda X: X)
-    for what in [*FORMS][turn : turn + 1] if is_quick(request.config) else FORMS:
+    for what in [*FORMS][turn : turn + 1] if quick else FORMS:
         if (who, what) in NOT_SO:
             continue
         found = take(FORMS[what])

@@ -4,7 +4,6 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from conftest import is_quick
 from problems import believed, data, matern
 from scipy.stats import binom
 
@@ -75,9 +74,9 @@ RULES = {
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize(("noise_scale", "norm"), [(0.5, 0.01), (0.02, 3.0)], ids=["noise", "norm"])
-def test_it_covers_at_dictionaries_as_they_are_drawn(rule, noise_scale, norm, request):
+def test_it_covers_at_dictionaries_as_they_are_drawn(rule, noise_scale, norm, quick):
     """A false alarm has probability below 1e-6."""
-    number, every = (12, 20) if is_quick(request.config) else (25, 1)
+    number, every = (12, 20) if quick else (25, 1)
     assert misses(NystromWidth(noise_scale, norm, DELTA), rule, noise_scale, norm, number, every) <= allowed(number)
 
 

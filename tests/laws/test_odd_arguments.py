@@ -19,7 +19,6 @@ import pandas as pd
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from conftest import is_quick
 from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
@@ -341,13 +340,13 @@ def is_whole(name, argument):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name, taker in TAKERS.items() if numbers_of(taker)])
-def test_every_kind_of_number_is_the_number(name, request):
+def test_every_kind_of_number_is_the_number(name, quick):
     """In the quick suite each argument is given as one of the kinds, as another than its neighbours."""
     taker, words = TAKERS[name], words_for(name)
     numbers = {key: value for key, value in words.items() if type(value) in (int, float)}
     expected = facts(taker(**words))
     kinds, first = list(KINDS), [*TAKERS].index(name)
-    for turn in range(first, first + (1 if is_quick(request.config) else len(kinds))):
+    for turn in range(first, first + (1 if quick else len(kinds))):
         chosen = {key: kinds[(turn + place) % len(kinds)] for place, key in enumerate(numbers)}
         given = {key: KINDS[kind][is_whole(name, key)](numbers[key]) for key, kind in chosen.items()}
         assert facts(taker(**words | given)) == expected, chosen
@@ -562,15 +561,15 @@ def refused(call, what):
     return False
 
 
-def tried(request, number):
+def tried(quick, number):
     """The odd values that an argument of a number is given: all of them in the slow suite."""
-    turns = 29 if is_quick(request.config) else 1
+    turns = 29 if quick else 1
     return [*ODD][number % turns :: turns]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TAKERS)
-def test_what_is_made_takes_an_argument_or_refuses_it(name, bounded, request):
+def test_what_is_made_takes_an_argument_or_refuses_it(name, bounded, quick):
     taker, words = TAKERS[name], words_for(name)
     taker(**words)
     for number, word in enumerate(registry.signature(taker).parameters):
@@ -578,7 +577,7 @@ def test_what_is_made_takes_an_argument_or_refuses_it(name, bounded, request):
         if word in UNCHECKED:
             continue
         hopeless = NO_NUMBERS if is_number else {"kernel": NO_KERNELS, **CHECKED_LATER}.get(word, HOPELESS)
-        for odd in tried(request, number + len(name)):
+        for odd in tried(quick, number + len(name)):
             if word in CALLED and odd in FUNCTIONS:
                 continue
             if (name, word, odd) in MEANT:
@@ -590,11 +589,11 @@ def test_what_is_made_takes_an_argument_or_refuses_it(name, bounded, request):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("make", "method", "words"), METHODS, ids=[f"{m.__name__}-{n}" for m, n, _ in METHODS])
-def test_a_method_takes_an_argument_or_refuses_it_and_changes_nothing(make, method, words, bounded, request):
+def test_a_method_takes_an_argument_or_refuses_it_and_changes_nothing(make, method, words, bounded, quick):
     one = make()
     before = str(one.state_dict())
     for number, word in enumerate(inspect.signature(getattr(one, method)).parameters):
-        for odd in tried(request, number + len(method)) if word != "kwargs" else ():
+        for odd in tried(quick, number + len(method)) if word != "kwargs" else ():
             if (method, word, odd) in MEANT or (word in CALLED and odd in FUNCTIONS):
                 continue
             given = {**words, word: ODD[odd]()}
