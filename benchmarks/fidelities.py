@@ -3,15 +3,13 @@
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from benchmarks.learning_curves import CURVES, Curves
-from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, mean_and_error, values
+from benchmarks.runner import Found, Measurement, Parts, benchmark, chosen, crossed, tabulated
 from torch_kbandits import Fidelity, LearnedPrior
 from torch_kbandits.algorithms import GPEI, GPUCB
 
@@ -93,11 +91,11 @@ def _played(problem: str, player: str, seed: int, size: int, spends: tuple[float
     scale, left = float(best - scores[:, -1].median()), [*spends]
     for row, spent in _PLAYERS[player](X, scores, curves, seed):
         while left and spent > left[0] * curves.levels[-1] * (1.0 + 1e-9):
-            regrets[f"{left.pop(0):g}"] = float(best - scores[used, -1]) / scale if plays else math.nan
+            regrets[_after(left.pop(0))] = float(best - scores[used, -1]) / scale if plays else math.nan
         if not left:
             break
         used, plays = row, plays + 1
-    return {"regrets": regrets, "plays": plays}
+    return {**regrets, "plays": plays}
 
 
 @benchmark(seeds=1, size=12, spends=(2.0, 3.0))
@@ -105,17 +103,15 @@ def fidelities(
     parts: Parts, seeds: int = 10, first: int = 100, size: int = 250, spends: tuple[float, ...] = _SPENDS
 ) -> Found:
     """Look for the best of some configurations at the target fidelity, which others tell something of for less."""
-    tables, found = list[Table](), list[Measurement]()
-    for n, problem, player in tqdm([*product(range(seeds), CURVES, _PLAYERS)], "fidelities"):
-        key = {"problem": problem, "player": player, "seed": first + n}
-        found.append(parts.measured(key, partial(_played, problem, player, first + n, size, spends)))
-    for problem in CURVES:
-        rows = list[list[str]]()
-        for player in _PLAYERS:
-            runs, plays = (values(found, word, problem=problem, player=player) for word in ("regrets", "plays"))
-            cells = [mean_and_error([run[f"{spend:g}"] for run in runs]) for spend in spends]
-            rows.append([player, *cells, mean_and_error(plays, 0)])
-        columns = [f"after {spend:g}" for spend in spends]
-        title = f"{problem}: regret after so many evaluations' cost at the target; the median has 1"
-        tables.append(Table(title, ["player", *columns, "plays"], rows))
+    keys = crossed(seed=range(first, first + seeds), problem=CURVES, player=_PLAYERS)
+    found = parts.all("fidelities", keys, partial(_played, size=size, spends=spends))
+    columns, title = [*map(_after, spends)], "regret after so many evaluations' cost at the target; the median has 1"
+    tables = [
+        tabulated(chosen(found, problem=problem), f"{problem}: {title}", "player", None, [*columns, "plays"], 2)
+        for problem in CURVES
+    ]
     return tables, found
+
+
+def _after(spend: float) -> str:
+    return f"after {spend:g}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
@@ -14,7 +14,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.transforms import Standardize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf_discrete
 from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
@@ -39,10 +39,10 @@ from benchmarks.runner import (
     values,
 )
 from torch_kbandits import KernelUCB, NystromGP, OnlineGP
-from torch_kbandits.environments import BoxFunction, gaussian_bumps, synthetic_function
+from torch_kbandits.environments import gaussian_bumps
 
 _LAMBDA = 0.01
-_NYSTROM, _EXACT = "NystromGP", "SingleTaskGP"
+_NYSTROM, _EXACT, _VARIATIONAL = "NystromGP", "SingleTaskGP", "SingleTaskVariationalGP"
 
 
 def _bumps(number: int, dimension: int) -> tuple[Tensor, Tensor]:
@@ -52,22 +52,12 @@ def _bumps(number: int, dimension: int) -> tuple[Tensor, Tensor]:
     return environment.arms, (environment.means + environment.noise_scale * noise).unsqueeze(-1)
 
 
-def _nystrom(X: Tensor, Y: Tensor, dictionary: Tensor, covar_module: Kernel | None = None) -> NystromGP:
-    words = {"inducing_points": dictionary, "regularization": _LAMBDA}
-    return NystromGP(X, Y, covar_module=covar_module or kernel(), **words)
+def _exact(X: Tensor, Y: Tensor, covar_module: Kernel) -> SingleTaskGP:
+    return SingleTaskGP(X, Y, torch.full_like(Y, _LAMBDA), covar_module=covar_module, outcome_transform=None)
 
 
-def _exact(X: Tensor, Y: Tensor, covar_module: Kernel | None = None) -> SingleTaskGP:
-    noise = torch.full_like(Y, _LAMBDA)
-    return SingleTaskGP(X, Y, noise, covar_module=covar_module or kernel(), outcome_transform=None)
-
-
-def _ms(seconds: list[float], digits: int = 2) -> str:
-    return spread([1e3 * value for value in seconds], digits)
-
-
-def _over(seconds: list[float], base: list[float]) -> str:
-    return f"{statistics.median(seconds) / statistics.median(base):.1f}"
+def _over(seconds: list[float], base: list[float], digits: int = 1) -> str:
+    return f"{statistics.median(seconds) / statistics.median(base):.{digits}f}"
 
 
 # ---------------------------------------------------------------- searches
@@ -76,9 +66,10 @@ def _over(seconds: list[float], base: list[float]) -> str:
 def _ucb(name: str, X: Tensor, Y: Tensor, dictionary: int) -> AcquisitionFunction:
     """Return the same acquisition function of both models, whose caches a search over ten points has filled."""
     if name == _NYSTROM:
-        found = KernelUCB(_nystrom(X, Y, X[:dictionary]), beta=2.0)
+        words = {"inducing_points": X[:dictionary], "regularization": _LAMBDA}
+        found = KernelUCB(NystromGP(X, Y, covar_module=kernel(), **words), beta=2.0)
     else:
-        found = UpperConfidenceBound(_exact(X, Y).eval(), beta=4.0)
+        found = UpperConfidenceBound(_exact(X, Y, kernel()).eval(), beta=4.0)
     optimize_acqf_discrete(found, q=1, choices=X[:10])
     return found
 
@@ -110,92 +101,20 @@ def discrete_acquisition(
     models = {name: _ucb(name, X[candidates:], Y[candidates:], dictionary) for name in (_NYSTROM, _EXACT)}
     settings = [*((_NYSTROM, batch) for batch in batches), (_EXACT, batches[0])]
     search = partial(optimize_acqf_discrete, q=1, choices=X[:candidates])
-    calls = {f"{name} {batch}": partial(search, models[name], max_batch_size=batch) for name, batch in settings}
-    seconds, found = in_turns(calls, repeats), list[Measurement]()
+    seconds = in_turns({each: partial(search, models[each[0]], max_batch_size=each[1]) for each in settings}, repeats)
+    found, rows = list[Measurement](), list[list[str]]()
     for name, batch in settings:
-        memory = apart(extra_memory, name, batch, candidates, observations, dictionary, dimension)
+        memory, taken = apart(extra_memory, name, batch, candidates, observations, dictionary, dimension), (name, batch)
         words = {"model": name, "max_batch_size": batch, "extra_memory_mb": memory}
-        found.append(words | {"seconds": seconds[f"{name} {batch}"]})
-    rows = [
-        [
-            each["model"],
-            f"{each['max_batch_size']:,}",
-            spread(each["seconds"], 3),
-            _over(found[-1]["seconds"], each["seconds"]),
-            f"{each['extra_memory_mb']:.0f}",
-        ]
-        for each in found
-    ]
-    title = (
-        f"{candidates:,} candidates, n = {observations:,}, dictionary of {dictionary}: median (min–max) of {repeats}"
-    )
+        found.append(words | {"seconds": seconds[taken]})
+        ratio = _over(seconds[settings[-1]], seconds[taken])
+        rows.append([name, f"{batch:,}", spread(seconds[taken], 3), ratio, f"{memory:.0f}"])
+    title = f"{candidates:,} candidates, n = {observations:,}, dictionary of {dictionary}"
     columns = ["model", "max_batch_size", "seconds", "SingleTaskGP / this", "extra peak memory, MB"]
-    return [Table(f"{title} searches", columns, rows)], found
-
-
-@benchmark(dimension=3, observations=40, dictionary=10, num_restarts=2, raw_samples=8, repeats=2, evaluations=2)
-def box_search(
-    dimension: int = 6,
-    observations: int = 10_000,
-    dictionary: int = 200,
-    num_restarts: int = 8,
-    raw_samples: int = 128,
-    repeats: int = 15,
-    evaluations: int = 50,
-) -> Found:
-    """Time searches of a box, and evaluations at all restarts with their gradient, in turns."""
-    environment = cast(BoxFunction, synthetic_function("hartmann", dimension, domain="box", seed=0))
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(observations, dimension, generator=generator, dtype=torch.float64)
-    Y = (environment.mean(X) + 0.1 * torch.randn(observations, generator=generator, dtype=X.dtype)).unsqueeze(-1)
-    model = _nystrom(X, Y, X[:dictionary])
-    functions = {
-        "NystromGP, KernelUCB(beta=2.0)": KernelUCB(model, beta=2.0),
-        "NystromGP, UpperConfidenceBound(beta=4.0)": UpperConfidenceBound(model, beta=4.0),
-        "SingleTaskGP, UpperConfidenceBound(beta=4.0)": _ucb(_EXACT, X[:dictionary], Y[:dictionary], dictionary),
-    }
-    start = torch.rand(num_restarts, 1, dimension, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
-    start.requires_grad_()
-    bounds = torch.stack([torch.zeros(dimension), torch.ones(dimension)]).double()
-
-    def search(function: AcquisitionFunction) -> None:
-        with manual_seed(0):
-            optimize_acqf(function, bounds, q=1, num_restarts=num_restarts, raw_samples=raw_samples)
-
-    def evaluate(function: AcquisitionFunction) -> None:
-        for _ in range(evaluations):
-            torch.autograd.grad(function(start).sum(), start)
-
-    def called(function: AcquisitionFunction) -> int:
-        calls = list[int]()
-        hook = function.register_forward_hook(lambda *_: calls.append(1))
-        search(function)
-        hook.remove()
-        return len(calls)
-
-    counts = {name: called(function) for name, function in functions.items()}
-    calls = {
-        f"{name} {what.__name__}": partial(what, functions[name]) for name in counts for what in (search, evaluate)
-    }
-    seconds, found, rows = in_turns(calls, repeats), list[Measurement](), list[list[str]]()
-    exact = seconds[f"{[*functions][-1]} search"]
-    for name, number in counts.items():
-        searches, ms = seconds[f"{name} search"], [1e3 * each / evaluations for each in seconds[f"{name} evaluate"]]
-        found.append({"acquisition": name, "seconds": searches, "milliseconds": ms, "evaluations": number})
-        ratio = f"{statistics.median(searches) / statistics.median(exact):.2f}"
-        n = observations if name.startswith(_NYSTROM) else dictionary
-        rows.append([name, f"{n:,}", spread(searches, 3), ratio, f"{number}", spread(ms)])
-    title = (
-        f"One search with {num_restarts} restarts from {raw_samples} samples, d = {dimension}, dictionary of "
-        f"{dictionary}: median (min–max) of {repeats}"
-    )
-    columns = ["model and acquisition", "n", "seconds", "this / SingleTaskGP", "evaluations", "ms each, with gradient"]
-    return [Table(title, columns, rows)], found
+    return [Table(f"{title}: median (min–max) of {repeats} searches", columns, rows)], found
 
 
 # ---------------------------------------------------------------- rounds
-
-_VARIATIONAL = "SingleTaskVariationalGP"
 
 
 def _default(smoothness: str, dimension: int) -> Kernel:
@@ -224,29 +143,28 @@ def one_round(
     words: dict[str, Any] = {"covar_module": _default(smoothness, dimension)}
     with manual_seed(seed):
         started = time.process_time()
-        kind = {_NYSTROM: NystromGP, _EXACT: SingleTaskGP, _VARIATIONAL: SingleTaskVariationalGP}[model]
-        words |= {"outcome_transform": Standardize(1)} if model == _VARIATIONAL else {}
-        fitted = kind(X, Y, **words)
         if model == _VARIATIONAL:
+            fitted = SingleTaskVariationalGP(X, Y, outcome_transform=Standardize(1), **words)
             fit_gpytorch_mll(VariationalELBO(fitted.likelihood, fitted.model, num_data=observations))
         else:
+            fitted = (NystromGP if model == _NYSTROM else SingleTaskGP)(X, Y, **words)
             fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
         at_fitted = time.process_time()
         bound = KernelUCB(fitted, beta=2.0) if model == _NYSTROM else UpperConfidenceBound(fitted, beta=4.0)
         optimize_acqf_discrete(bound, q=1, choices=choices)
-        chosen = time.process_time()
+        at_chosen = time.process_time()
     with torch.no_grad():
         posterior = fitted.posterior(test.unsqueeze(-2))
         error, variance = truth(test) - posterior.mean.flatten(), posterior.variance.flatten()
         means = torch.cat([fitted.posterior(part.unsqueeze(-2)).mean.flatten() for part in choices.split(2_048)])
-    values = truth(choices)
     return {
         "fit": at_fitted - started,
-        "choice": chosen - at_fitted,
+        "choice": at_chosen - at_fitted,
+        "cost": at_chosen - started,
         "dictionary": len(getattr(fitted, "inducing_points", X)),
         "error": float(error.square().mean().sqrt()),
         "z": float((error.square() / variance).mean().sqrt()),
-        "regret": float(values.max() - values[means.argmax()]),
+        "regret": float(truth(choices).max() - truth(choices)[means.argmax()]),
     }
 
 
@@ -271,20 +189,17 @@ def model_rounds(
     ]
     for model in (_NYSTROM, _EXACT):  # the first calls of a process load libraries and compile loops
         one_round(model, smoothnesses[0], 2, 20, 0, 50)
-    found = [
-        parts.measured(key, partial(one_round, **key, candidates=candidates)) for key in tqdm(keys, "model_rounds")
-    ]
+    found = parts.all("model_rounds", keys, partial(one_round, candidates=candidates))
     rows = []
     for (d, n), each, model in product(cases, smoothnesses, most):
-        here = chosen(found, model=model, smoothness=each, dimension=d, observations=n)
-        exact = chosen(found, model=_EXACT, smoothness=each, dimension=d, observations=n)
+        same = chosen(found, smoothness=each, dimension=d, observations=n)
+        here, exact = chosen(same, model=model), values(same, "cost", model=_EXACT)
         if here:
-            cost, of_exact = ([part["fit"] + part["choice"] for part in parts_] for parts_ in (here, exact))
             cells = [f"{statistics.median(values(here, name)):.2f}" for name in ("fit", "choice")]
-            cells += [f"{statistics.median(cost) / statistics.median(of_exact):.2f}" if exact else "–"]
+            cells += [_over(values(here, "cost"), exact, 2) if exact else "–"]
             cells += [f"{statistics.median(values(here, 'dictionary')):.0f}"]
             cells += [
-                mean_and_error(values(here, name), digits) for name, digits in (("error", 3), ("z", 2), ("regret", 3))
+                mean_and_error(values(here, of), digits) for of, digits in {"error": 3, "z": 2, "regret": 3}.items()
             ]
             rows.append([f"{d}", f"{n:,}", each, model, *cells])
     title = (
@@ -314,12 +229,12 @@ def _told(model: OnlineGP, test: Tensor) -> Step:
 
 def _conditioned(model: Any, test: Tensor) -> Step:
     """Condition as BoTorch does, by a new model, and ask for the same."""
-    current = [model]
     _ = model.posterior(test).variance
 
     def step(x: Tensor, y: Tensor) -> Tensor:
-        current[0] = current[0].condition_on_observations(x, y, noise=torch.full_like(y, _LAMBDA))
-        return current[0].posterior(test).variance
+        nonlocal model
+        model = model.condition_on_observations(x, y, noise=torch.full_like(y, _LAMBDA))
+        return model.posterior(test).variance
 
     return step
 
@@ -349,6 +264,6 @@ def online_tells(
         for name, seconds in here.items():
             found.append({"model": name, "plays": plays, "distinct": distinct, "seconds": seconds})
             ratio = _over(here[_EXACT], seconds) if _EXACT in here else "–"
-            rows.append([f"{plays:,}", f"{distinct:,}", name, _ms(seconds), ratio])
+            rows.append([f"{plays:,}", f"{distinct:,}", name, spread([1e3 * each for each in seconds]), ratio])
     title = "One more observation and the posterior at ten points: median (min–max)"
     return [Table(title, ["plays", "distinct arms", "model", "ms", "SingleTaskGP / this"], rows)], found

@@ -1,17 +1,15 @@
-"""Off-policy evaluation where the true value is known: python -m benchmarks.off_policy coverage, or learning."""
+"""Off-policy evaluation where the true value is known: how often intervals of estimators hold it."""
 
-import argparse
 import warnings
 from collections.abc import Iterable
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
-from scipy.stats import sem
-from torch import Tensor
+from tqdm import tqdm
 
-from torch_kbandits import NystromGP, UniformDictionary
+from benchmarks.runner import Found, Measurement, Table, benchmark
 from torch_kbandits.errors import OverlapWarning
 from torch_kbandits.evaluation import Log, clipped_ips, direct_method, doubly_robust, ips, snips, switch
 
@@ -99,94 +97,17 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return values.mean(0) if len(values) else np.full(2, np.nan)
 
 
-def coverage(logs: int, level: float = 0.95) -> None:
-    """Print how often intervals cover, on fresh seeds."""
-    print(
-        f"| {level:.0%}, {logs:,} logs | n | unwarned | estimator | bootstrap | unwarned | width | Bernstein | width |"
-    )
-    print("| :-- | --: | --: | :-- | --: | --: | --: | --: | --: |")
-    for kind in KINDS:
-        for n in (300, 3000):
-            for name, (rates, widths) in covered(kind, n, range(10_000, 10_000 + logs), level).items():
-                cells = [
-                    f"{rates[0]:.3f}",
-                    f"{rates[2]:.3f}",
-                    f"{widths[0]:.2g}",
-                    f"{rates[1]:.3f}",
-                    f"{widths[1]:.2g}",
-                ]
-                print(f"| {kind} | {n:,} | {rates[-1]:.0%} | {name} | {' | '.join(cells)} |", flush=True)
-
-
-#: Models of rewards that are fitted to a log: right, too smooth, linear, and right but with few inducing points.
-MODELS = ("right kernel", "length scale × 5", "linear kernel", "20 inducing points")
-
-
-def kernel_of(model: str) -> Kernel:
-    """Return the kernel of a model on a context of two numbers and an action of one."""
-    if model == "linear kernel":
-        return LinearKernel().double()
-    kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(1.5 if "×" in model else 0.3)
-    return kernel
-
-
-def learned(model: str, n: int, seed: int) -> dict[str, float]:
-    """Return the mean reward, less a uniform policy's, of what is greedy on models of one log, and of others.
-
-    The reward is a Gaussian process of the right kernel with noise of standard deviation 0.3; of eleven actions the
-    logging policy prefers those near one that the context says, and plays each with probability 0.01 at least.
-    """
-    generator = np.random.default_rng([29, seed])
-    contexts, grid = generator.random((n + 400, 2)), np.linspace(0.0, 1.0, 11)
-    joint = np.concatenate([contexts.repeat(11, 0), np.tile(grid, n + 400)[:, None]], 1)
-    waves, phases = generator.normal(scale=1.0 / 0.3, size=(3, 500)), generator.uniform(0.0, 2.0 * np.pi, 500)
-    means = (np.cos(joint @ waves + phases) @ generator.normal(size=500) / np.sqrt(250.0)).reshape(-1, 11)
-    policy = np.exp(-0.5 * ((grid - contexts[:, :1]) / 0.1) ** 2)
-    policy = 0.11 / 11.0 + 0.89 * policy / policy.sum(1, keepdims=True)
-    rows = (generator.random(n)[:, None] > policy[:n].cumsum(1)[:, :-1]).sum(1)
-    rewards = means[np.arange(n), rows] + 0.3 * generator.normal(size=n)
-    X, Y = np.concatenate([contexts[:n], grid[rows, None]], 1), rewards - rewards.mean()
-    weights = 1.0 / policy[np.arange(n), rows]
-    fresh, center = means[n:], means[n:].mean()
-    value = {"logging policy": (policy[n:] * fresh).sum(1).mean(), "best fixed action": fresh.mean(0).max()}
-    for name, variances in (("as told", np.full(n, 0.09)), ("weighted", 0.09 * weights.mean() / weights)):
-        dictionary = UniformDictionary(20) if "20" in model else None
-        fitted = NystromGP(
-            torch.from_numpy(X),
-            torch.from_numpy(Y)[:, None],
-            torch.from_numpy(variances)[:, None],
-            covar_module=kernel_of(model),
-            inducing_points=torch.from_numpy(X) if dictionary is None else None,
-            dictionary=dictionary,
-            generator=torch.Generator().manual_seed(seed),
-        )
-        with torch.no_grad():
-            predicted: Tensor = fitted.posterior(torch.from_numpy(joint[n * 11 :])).mean.reshape(-1, 11)
-        value[name] = fresh[np.arange(400), predicted.argmax(1).numpy()].mean()
-        value[f"error, {name}"] = float(np.sqrt(((predicted.numpy() + rewards.mean() - fresh) ** 2).mean())) + center
-    return {name: float(each - center) for name, each in value.items()}
-
-
-def learning(problems: int, n: int = 400) -> None:
-    """Print what weights by propensity change of what is learned from a log, on fresh seeds."""
-    print(f"| {problems:,} logs of {n} | as told | weighted | less | better | error | weighted | logging | fixed |")
-    print("| :-- | --: | --: | --: | --: | --: | --: | --: | --: |")
-    for model in MODELS:
-        found = [learned(model, n, seed) for seed in range(10_000, 10_000 + problems)]
-        column = {name: np.array([each[name] for each in found]) for name in found[0]}
-        less = column["weighted"] - column["as told"]
-        cells = [f"{column[name].mean():.3f}" for name in ("as told", "weighted")]
-        cells += [f"{less.mean():+.3f} ± {sem(less):.3f}", f"{int((less > 0).sum())}"]
-        names = ("error, as told", "error, weighted", "logging policy", "best fixed action")
-        cells += [f"{column[name].mean():.3f}" for name in names]
-        print(f"| {model} | {' | '.join(cells)} |", flush=True)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.off_policy", description=__doc__)
-    parser.add_argument("what", choices=["coverage", "learning"])
-    parser.add_argument("--logs", type=int, default=1000, help="how many logs of each kind")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", OverlapWarning)
-    (coverage if options.what == "coverage" else learning)(options.logs)
+@benchmark(logs=20)
+def off_policy(logs: int = 500, level: float = 0.95) -> Found:
+    """Count how often intervals of estimators cover, on fresh seeds."""
+    rows, found = list[list[str]](), list[Measurement]()
+    for kind, n in tqdm([*product(KINDS, (300, 3000))], "off_policy"):
+        with warnings.catch_warnings(action="ignore", category=OverlapWarning):
+            shares = covered(kind, n, range(10_000, 10_000 + logs), level)
+        for name, (rates, widths) in shares.items():
+            found.append({"kind": kind, "n": n, "estimator": name, "rates": [*rates], "widths": [*widths]})
+            cells = [f"{rates[0]:.3f}", f"{rates[2]:.3f}", f"{widths[0]:.2g}", f"{rates[1]:.3f}", f"{widths[1]:.2g}"]
+            rows.append([kind, f"{n:,}", name, f"{rates[-1]:.0%}", *cells])
+    columns = ["logs", "n", "estimator", "no warning", "bootstrap", "where no warning", "its width"]
+    title = f"Shares of {logs:,} logs in which {level:.0%} intervals hold the true value"
+    return [Table(title, [*columns, "Bernstein", "its median width"], rows)], found

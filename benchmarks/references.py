@@ -57,17 +57,6 @@ def bkb_posterior(problem: Problem, dictionary: Rows, played: Rows, rewards: Arr
     return mean, np.maximum(variance, 0.0)
 
 
-def bkb_round(
-    problem: Problem, dictionary: Rows, played: Rows, rewards: Array, oversampling: float, rng: np.random.Generator
-) -> tuple[int, Rows]:
-    """Return the arm that BKB plays next and the dictionary that it draws then: one round, written the direct way."""
-    mean, variance = bkb_posterior(problem, dictionary, played, rewards)
-    choice = int(np.argmax(mean + problem.beta * np.sqrt(variance)))
-    unique, counts = np.unique(np.append(played, choice), return_counts=True)
-    kept = rng.random(len(unique)) < oversampling * counts * variance[unique] / problem.regularization
-    return choice, unique[kept]
-
-
 class AuthorsBKB:
     """BKB as the public code of its authors plays it, read and written anew: every round from scratch.
 

@@ -1,12 +1,11 @@
 """Milliseconds of a round, an ask and the tell of its reward, by what is believed and what may be played.
 
-    .venv/bin/python -m benchmarks.rounds --against ../other-checkout --only BKB
+    python -m benchmarks rounds --set against=../other-checkout only=BKB million=True
 
 plays the cases that have this in their names here and, in turns, with the package of another checkout in a process of
 its own, and leaves blank what that cannot play. Nothing else should run.
 """
 
-import argparse
 import json
 import os
 import re
@@ -23,19 +22,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.models import SingleTaskGP, SingleTaskVariationalGP
-from botorch.optim import optimize_acqf_discrete
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
 import torch_kbandits
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
-from benchmarks.contextual_players import AuthorsEKUCB, Surrogate
-from benchmarks.references import Problem, bkb_round
 from benchmarks.runner import ROOT, Found, Measurement, Table, benchmark, chosen, kinds, product_ms, seconds_of, spread
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, LearnedPrior, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, EKUCB
@@ -93,15 +85,12 @@ class Case:
 def rounds(sizes: Sizes = FULL, million: bool = False, against: str | None = None, only: str = "") -> Found:
     """Play the cases with names that contain ``only``, here and maybe with another checkout in turns."""
     threads, found = torch.get_num_threads(), list[Measurement]()
-    others = peers(_uniform(sizes.arms[2]), 10 * sizes.first, sizes.rounds)
-    played = cases(sizes, million or sizes == QUICK) | {name: Case(steps) for name, steps in others.items()}
+    played = {name: case for name, case in cases(sizes, million or sizes == QUICK).items() if only in name}
     torch.set_num_threads(2)
     try:
         with nullcontext(lambda _: None) if against is None else _other(Path(against), sizes == QUICK) as there:
-            turns = list(product((name for name in played if only in name), range(sizes.repeats)))
-            for name, _ in tqdm(turns, "rounds"):
-                both = {"here": measure(played[name]), "there": None if name in others else there(name)}
-                found.append({"case": name} | both)
+            for name, _ in tqdm([*product(played, range(sizes.repeats))], "rounds"):
+                found.append({"case": name, "here": measure(played[name]), "there": there(name)})
     finally:
         torch.set_num_threads(threads)
     return [_table(found, against is not None)], found
@@ -221,109 +210,6 @@ def _example(starts: int) -> Steps:
         yield 1e3 * last, tuple
 
 
-# -------------------------------------------------------------------- what others play
-
-#: Arms whose posterior is computed at a time: of 512, 2,048 and all, this was the fastest for the exact model.
-_BLOCK = 512
-
-#: Points of a dictionary, observations of an exact model, and the length scale, of rounds on many arms.
-_POINTS, _OBSERVATIONS, _LENGTHSCALE = 350, (500, 2_000), 0.025
-
-
-def peers(arms: Tensor, first: int, rounds: int) -> dict[str, Callable[[], Steps]]:
-    """Return by name rounds over arms (A, d), and rounds with contexts after the first."""
-    points = arms[:_POINTS]
-    rows, rewards = np.arange(len(points)), reward(points).numpy()
-    problem, rng = Problem(arms.numpy(), _LENGTHSCALE, REGULARIZATION, BETA), np.random.default_rng(0)
-    afresh = partial(bkb_round, problem, rows, rows, rewards, OVERSAMPLING, rng)
-    variational = variational_blocks(arms, points, _LENGTHSCALE)
-    found = {"NumPy, BKB from scratch": _calls(afresh, points), "BoTorch, variational": _calls(variational, points)}
-    for n in _OBSERVATIONS:
-        known = arms[:n], reward(arms[:n]), _LENGTHSCALE
-        found[f"BoTorch, exact, posterior in blocks, n = {n:,}"] = _calls(exact_blocks(arms, *known), known[0])
-        found[f"BoTorch, exact, optimize_acqf_discrete, n = {n:,}"] = _calls(exact_search(arms, *known), known[0])
-    found = {f"{name}, {len(arms):,} arms": steps for name, steps in found.items()}
-    for scale in (1.2, 0.7):
-        found[f"NumPy, EK-UCB, 10 actions, length scale {scale}"] = partial(_ek_ucb, scale, first, rounds)
-    return found
-
-
-def _ek_ucb(lengthscale: float, first: int, rounds: int) -> Steps:
-    """Play the updates of EK-UCB's paper in NumPy, which make choices of their own."""
-    player = AuthorsEKUCB(Surrogate(lengthscale, 1.0), 1.0, 1.0, scores_what_is_left=True)
-    rng = np.random.default_rng(1)
-    for t in range(first + rounds):
-        context, actions = offered(t).values()
-        joint = torch.cat([context.expand(len(actions), -1), actions], dim=1).numpy()
-        start = time.perf_counter()
-        row = player.choose(joint)
-        chosen = time.perf_counter() - start
-        y = float(reward(actions[row], context)) + 0.1 * rng.standard_normal()
-        start = time.perf_counter()
-        player.tell(joint[row], y)
-        if t >= first:
-            yield 1e3 * (chosen + time.perf_counter() - start), lambda: player.dictionary
-
-
-def _calls(play: Callable[[], object], points: Tensor, number: int = 3) -> Callable[[], Steps]:
-    """Return what plays the same round some times, at points (m, d)."""
-    return lambda: ((1e3 * seconds_of(play), lambda: points) for _ in range(number))
-
-
-def exact_search(arms: Tensor, X: Tensor, Y: Tensor, lengthscale: float) -> Callable[[], Tensor]:
-    """Return a round of the exact GP: condition on X (n, d), Y (n,), then ``optimize_acqf_discrete`` over arms (A, d).
-
-    Hyperparameters are fixed, so nothing is fitted. BoTorch's UCB multiplies the standard deviation by √beta.
-    """
-
-    def play() -> Tensor:
-        acquisition = UpperConfidenceBound(_exact(X, Y, lengthscale), beta=BETA**2)
-        best, _ = optimize_acqf_discrete(acquisition, q=1, choices=arms)
-        return best
-
-    return play
-
-
-def exact_blocks(arms: Tensor, X: Tensor, Y: Tensor, lengthscale: float) -> Callable[[], Tensor]:
-    """Return the same round with the posterior taken in blocks of arms: the fastest way that was found."""
-    return lambda: _best_of_blocks(_exact(X, Y, lengthscale), arms)
-
-
-def variational_blocks(arms: Tensor, inducing_points: Tensor, lengthscale: float) -> Callable[[], Tensor]:
-    """Return a round of the sparse variational GP without its training: only the posterior and UCB of all arms (A, d).
-
-    The variational distribution is left where it starts, since its values do not change what a search costs. What
-    depends on the inducing points alone is cached before. ``optimize_acqf_discrete`` is not used: with 350 inducing
-    points it solves a system for every single arm and takes a hundred times as long.
-    """
-    model = SingleTaskVariationalGP(
-        inducing_points,
-        likelihood=GaussianLikelihood().to(arms),
-        covar_module=kernel(lengthscale),
-        inducing_points=inducing_points,
-        learn_inducing_points=False,
-        outcome_transform=None,
-    ).eval()
-    _best_of_blocks(model, arms[:10])
-    return lambda: _best_of_blocks(model, arms)
-
-
-def _exact(X: Tensor, Y: Tensor, lengthscale: float) -> SingleTaskGP:
-    train_Y = Y.unsqueeze(-1)
-    noise = torch.full_like(train_Y, REGULARIZATION)
-    model = SingleTaskGP(X, train_Y, noise, covar_module=kernel(lengthscale), outcome_transform=None)
-    return model.eval()
-
-
-@torch.no_grad()
-def _best_of_blocks(model: SingleTaskGP | SingleTaskVariationalGP, arms: Tensor) -> Tensor:
-    scores = []
-    for block in arms.split(_BLOCK):
-        posterior = model.posterior(block)
-        scores.append(posterior.mean + BETA * posterior.variance.sqrt())
-    return arms[torch.cat(scores).argmax(), None]
-
-
 # -------------------------------------------------------------------- how it is measured and shown
 
 
@@ -395,13 +281,3 @@ def _table(found: list[Measurement], compares: bool) -> Table:
 def _shown(runs: list[list[float]]) -> list[str]:
     """Return what rounds of runs take in the mean and in the median."""
     return [spread([*map(of, runs)], 3) if runs else "" for of in (statistics.fmean, statistics.median)]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description="Time rounds.")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs")
-    parser.add_argument("--million", action="store_true", help="a million arms, too")
-    parser.add_argument("--against", help="another checkout, whose package plays in turns")
-    parser.add_argument("--only", default="", help="what the names of the cases contain")
-    for table in rounds.run(**vars(parser.parse_args())).tables:
-        print(table.markdown())

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-from rich import box
-from rich.table import Table as RichTable
+from tqdm import tqdm
 
 from benchmarks.report import write_record
 from torch_kbandits.files import write_text
@@ -29,28 +30,25 @@ ROOT = Path(__file__).resolve().parent.parent
 #: The module of each benchmark, a function of its name there. Modules are imported when they are run.
 BENCHMARKS = {
     "rounds": "rounds",
-    "first_use": "first_use",
     "many_arms": "many_arms",
-    "long_run": "long_run",
     "bkb_regret": "bkb",
     "ada_bkb": "ada_bkb",
     "variance_ratio": "bkb",
     "contexts": "contexts",
     "authors_bkb": "authors_bkb",
-    "authors_moving": "authors_moving",
     "replays": "replays",
     "transfer": "transfer",
     "discrete_acquisition": "models",
-    "box_search": "models",
     "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
     "mixed_parameters": "mixed_parameters",
-    "serving": "serving",
     "context_fits": "context_fits",
     "moving_linear": "moving_linear",
     "moving_records": "moving_records",
     "costs": "costs",
+    "noise_told": "noise_told",
+    "off_policy": "off_policy",
     "fidelities": "fidelities",
     "stopping": "stopping",
     "stopping_coverage": "stopping",
@@ -66,7 +64,7 @@ _PACKAGES = ("torch-kbandits", "torch", "gpytorch", "botorch", "numpy", "scipy",
 
 @dataclass(frozen=True)
 class Table:
-    """A table of finished text: the same cells on the terminal, in Markdown and in JSON."""
+    """A table of finished text: the same cells in Markdown and in JSON."""
 
     title: str
     columns: Sequence[str]
@@ -78,15 +76,6 @@ class Table:
         lines += [f"| {' | '.join(self.columns)} |", f"|{'|'.join(' --- ' for _ in self.columns)}|"]
         lines += [f"| {' | '.join(row)} |" for row in self.rows]
         return "\n".join(lines) + "\n"
-
-    def rich(self) -> RichTable:
-        """Return the table for a rich console."""
-        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
-        for column in self.columns:
-            table.add_column(column, overflow="fold")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
 
 
 #: What a benchmark returns.
@@ -101,12 +90,6 @@ class Record:
     sizes: dict[str, Any]
     tables: list[Table]
     measurements: list[Measurement]
-
-    def markdown(self, machine: dict[str, Any]) -> str:
-        """Return all tables, the sizes and the machine."""
-        sizes = ", ".join(f"{key} {value}" for key, value in self.sizes.items())
-        tables = "\n".join(table.markdown() for table in self.tables)
-        return f"{tables}\n*Measured on {describe_machine(machine)}. Sizes: {sizes}.*\n"
 
     def publish(self, folder: Path, machine: dict[str, Any], command: str) -> Path:
         """Write the record of benchmarks/records that docs/results.md is rendered from, and return its path."""
@@ -157,6 +140,10 @@ class Parts:
                 file.write(json.dumps(found, ensure_ascii=False) + "\n")
         return found
 
+    def all(self, title: str, keys: Sequence[Measurement], measure: Callable[..., Measurement]) -> list[Measurement]:
+        """Return the measurements of these keys, whose entries are words of ``measure``."""
+        return [self.measured(key, partial(measure, **key)) for key in tqdm(keys, title)]
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -199,6 +186,11 @@ def chosen(measurements: Iterable[Measurement], **given: Any) -> list[Measuremen
     return [each for each in measurements if given.items() <= each.items()]
 
 
+def crossed(**entries: Iterable[Any]) -> list[Measurement]:
+    """Return all combinations of values of some entries, those of the last in turn first."""
+    return [dict(zip(entries, each, strict=True)) for each in product(*entries.values())]
+
+
 def values(measurements: Iterable[Measurement], entry: str, **given: Any) -> list[Any]:
     """Return an entry of the measurements that have some others."""
     return [each[entry] for each in chosen(measurements, **given)]
@@ -225,6 +217,30 @@ def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
     return f"{statistics.fmean(values):.{digits}f} ± {error:.{digits}f}"
 
 
+def tabulated(
+    measurements: Sequence[Measurement],
+    title: str,
+    row: str,
+    column: str | None,
+    entries: Sequence[str],
+    digits: int = 3,
+) -> Table:
+    """Return a table of means: a column for each value of an entry, or for each entry that is averaged."""
+    if column is None:
+        heads: list[tuple[str, str, dict[str, Any]]] = [(entry, entry, {}) for entry in entries]
+    else:
+        heads = [
+            (f"{each}, {entry}" if len(entries) > 1 else str(each), entry, {column: each})
+            for each in kinds(measurements, column)
+            for entry in entries
+        ]
+    rows = []
+    for name in kinds(measurements, row):
+        cells = [values(measurements, entry, **{row: name}, **given) for _, entry, given in heads]
+        rows.append([str(name), *(mean_and_error(cell, digits) if cell else "–" for cell in cells)])
+    return Table(title, [row, *(head for head, _, _ in heads)], rows)
+
+
 def mark(kept: bool) -> str:
     """Return the sign of a claim that was kept, or was not."""
     return " ✓" if kept else " ✗"
@@ -240,22 +256,13 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def in_turns(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def in_turns(calls: Mapping[Any, Callable[[], object]], repeats: int) -> dict[Any, list[float]]:
     """Return the seconds of calls that are made in turns, so often."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[Any, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
             seconds[name].append(seconds_of(call))
     return seconds
-
-
-def read_rate(num_bytes: int, repeats: int = 9) -> float:
-    """Return the bytes a second of the fastest of some streaming reads, with torch's threads in force.
-
-    The read is the sum of a tensor: of sum, dot product, product with a vector, norm and maximum it was the fastest.
-    """
-    doubles = torch.ones(max(1, num_bytes // 8), dtype=torch.float64)
-    return 8 * len(doubles) / min(in_turns({"": doubles.sum}, repeats + 1)[""][1:])
 
 
 def product_ms(rows: int, columns: int, dtype: torch.dtype = torch.float64, repeats: int = 51) -> float:
@@ -304,16 +311,6 @@ def machine() -> dict[str, Any]:
         "packages": {name: number for name in _PACKAGES if (number := _version(name))},
         "commit": _commit(),
     }
-
-
-def describe_machine(machine: dict[str, Any]) -> str:
-    """Return the machine in one line."""
-    packages = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, torch threads {machine['torch_threads']}, "
-        f"{machine['memory_gib']} GiB, {machine['system']}; Python {machine['python']}, {packages}; "
-        f"commit {machine['commit'] or 'unknown'}"
-    )
 
 
 def _version(name: str) -> str | None:

@@ -10,7 +10,7 @@ import torch
 from gpytorch.kernels import Kernel
 from tqdm import tqdm
 
-from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, spread
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, crossed, spread
 from torch_kbandits import LearnedPrior, Prior, StopWhen, environments
 from torch_kbandits.algorithms import GPUCB
 from torch_kbandits.confidence import BayesianGPUCBWidth
@@ -37,13 +37,10 @@ def _rules(scale: float, every: int) -> dict[str, StopWhen]:
 
 
 @benchmark(rounds=12, seeds=1)
-def stopping(rounds: int = 60, seeds: int = 10, every: int = 5, parts: Parts | None = None) -> Found:
+def stopping(parts: Parts, rounds: int = 60, seeds: int = 10, every: int = 5) -> Found:
     """Play GP-UCB, β = 2, with the prior known and learned, and ask each rule every few rounds until it says stop."""
-    found, kept = list[Measurement](), parts or Parts()
-    for seed in tqdm(range(seeds), "stopping"):
-        for problem, prior in product(PROBLEMS, ("known", "learned")):
-            measure = partial(_played, problem, prior, rounds, seed, every)
-            found.append(kept.measured({"problem": problem, "prior": prior, "seed": seed}, measure))
+    keys = crossed(seed=range(seeds), problem=PROBLEMS, prior=("known", "learned"))
+    found = parts.all("stopping", keys, partial(_played, rounds=rounds, every=every))
     names = [*_rules(1.0, every), "half the rounds"]
     rows = [_row(*key, found) for key in product([*PROBLEMS, "all"], ("known", "learned"), names)]
     columns = ["problem", "prior", "rule", "stopped", "after rounds", "regret then", "at the end", "within"]
@@ -83,21 +80,21 @@ def _row(problem: str, prior: str, rule: str, found: list[Measurement]) -> list[
     return [problem, prior, rule, f"{len(stops)} of {len(runs)}", spread([at for at, _ in stops], 0), *cells]
 
 
-def _played(name: str, prior: str, rounds: int, seed: int, every: int) -> Measurement:
-    problem = PROBLEMS[name](seed=seed)
-    scale = float(problem.means.max() - problem.means.min())
+def _played(problem: str, prior: str, seed: int, rounds: int, every: int) -> Measurement:
+    made = PROBLEMS[problem](seed=seed)
+    scale = float(made.means.max() - made.means.min())
     rules, regrets, stops = _rules(scale, every), list[float](), dict.fromkeys(_rules(scale, every))
     given: Prior | LearnedPrior = LearnedPrior()
-    if prior == "known" and name.startswith(("GP", "RKHS")):
-        given = Prior(problem.kernel, problem.regularization)
+    if prior == "known" and problem.startswith(("GP", "RKHS")):
+        given = Prior(made.kernel, made.regularization)
     elif prior == "known":  # as far as it can be: fitted beforehand to a reward of each arm
-        rewards = torch.cat([problem.pull(x[None], round=rounds + row) for row, x in enumerate(problem.arms)])
-        given = fit_prior(problem.arms, rewards)
-    bandit = GPUCB(candidates=problem.arms, prior=given, beta=2.0, seed=seed)
+        rewards = torch.cat([made.pull(x[None], round=rounds + row) for row, x in enumerate(made.arms)])
+        given = fit_prior(made.arms, rewards)
+    bandit = GPUCB(candidates=made.arms, prior=given, beta=2.0, seed=seed)
     for number in range(rounds):
         x = bandit.ask()
-        bandit.tell(x, problem.pull(x, round=number))
-        regrets.append(float(problem.regret(bandit.recommend())) / scale)
+        bandit.tell(x, made.pull(x, round=number))
+        regrets.append(float(made.regret(bandit.recommend())) / scale)
         for rule in (rule for rule, stop in rules.items() if stops[rule] is None and stop(bandit)):
             stops[rule] = number + 1
     return {"regrets": regrets, "stops": stops}

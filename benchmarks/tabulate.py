@@ -4,10 +4,9 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.report import RECORDS
-from benchmarks.runner import Measurement, Record, Table, kinds, machine, mean_and_error, values
+from benchmarks.runner import Record, machine, tabulated
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,30 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = {"lines": len(measurements)} | dict(size.split("=", 1) for size in options.sizes)
     record = Record(options.name, sizes, [table], measurements)
     print(record.publish(options.output, machine(), options.command))
-
-
-def tabulated(
-    measurements: Sequence[Measurement],
-    title: str,
-    row: str,
-    column: str | None,
-    entries: Sequence[str],
-    digits: int = 3,
-) -> Table:
-    """Return a table of means: a column for each value of an entry, or for each entry that is averaged."""
-    if column is None:
-        heads: list[tuple[str, str, dict[str, Any]]] = [(entry, entry, {}) for entry in entries]
-    else:
-        heads = [
-            (f"{each}, {entry}" if len(entries) > 1 else str(each), entry, {column: each})
-            for each in kinds(measurements, column)
-            for entry in entries
-        ]
-    rows = []
-    for name in kinds(measurements, row):
-        cells = [values(measurements, entry, **{row: name}, **given) for _, entry, given in heads]
-        rows.append([str(name), *(mean_and_error(cell, digits) if cell else "–" for cell in cells)])
-    return Table(title, [row, *(head for head, _, _ in heads)], rows)
 
 
 if __name__ == "__main__":

@@ -84,12 +84,7 @@ def _measured(make: Callable[[], Bandit], replay: Replay) -> Measurement:
 @benchmark(replays=("employment, months",), stretches=1, rules=("prediction",))
 def transfer(
     parts: Parts,
-    replays: tuple[str, ...] = (
-        "employment, months",
-        "nitrogen oxides, days",
-        "pedestrians, days",
-        "networks, trainings",
-    ),
+    replays: tuple[str, ...] = _REPLAYS,
     stretches: int = 12,
     rules: tuple[str, ...] = tuple(_RULES),
     choosing: bool = False,

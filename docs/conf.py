@@ -20,7 +20,7 @@ from torch_kbandits import Bandit, __version__
 from torch_kbandits.algorithms.registry import signature
 
 sys.path.insert(0, str(Path(__file__).parent))
-from glossary import with_index, with_takers
+from glossary import documented, with_index, with_takers
 
 project = "torch_kbandits"
 author = "The torch_kbandits developers"
@@ -84,7 +84,7 @@ html_copy_source = False
 copybutton_selector = "div.highlight-python pre"
 
 PAGES = (page.read_text(encoding="utf-8") for page in (Path(__file__).parent / "api").glob("*.md"))
-PUBLIC = re.findall(r"^\.\. auto\w+:: (\S+)", "".join(PAGES), re.MULTILINE)
+PUBLIC = documented("".join(PAGES))
 CLASSES = [name for name in PUBLIC if name.rpartition(".")[2][0].isupper()]
 OFTEN = Counter(name.rpartition(".")[2] for name in CLASSES)
 #: What a page may write for a public name: the last part, of a class of which there is one, or the whole.

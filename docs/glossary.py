@@ -48,6 +48,17 @@ def with_takers(page: str) -> str:
     return ROW.sub(lambda row: f"{row[0]} {who(row[1])} |", page)
 
 
+def documented(pages: str) -> list[str]:
+    """Return the public names that pages of the reference have; one without a dot is of the current module."""
+    names, module = [], ""
+    for kind, name in re.findall(r"^\.\. (auto|currentmodule)\w*:: (\S+)", pages, re.MULTILINE):
+        if kind == "auto":
+            names.append(name if "." in name else f"{module}.{name}")
+        else:
+            module = name
+    return names
+
+
 def at_the_top(page: str) -> list[str]:
     """Return which of the words users search for are in a heading or in the first paragraph of a page."""
     heads = [*re.findall(r"^#+ (.+)$", page, re.MULTILINE), *re.findall(r"\A# .+\n\n(.+)", page)]

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import replays
 from benchmarks.__main__ import main
-from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior, bkb_round
+from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior
 from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
 from benchmarks.replays import RECOMMENDED, fixed_players, play
@@ -34,9 +34,9 @@ QUICK = {"model_rounds", "online_tells", "variance_ratio"}
 )
 def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys, monkeypatch):
     """Without the code of other authors, which tables say: ours play alone."""
-    for variable in ("AUTHORS_BKB", "AUTHORS_ADABKB", "AUTHORS_UITVBO", "AUTHORS_UITVBO_PYTHON"):
+    for variable in ("AUTHORS_BKB", "AUTHORS_ADABKB"):
         monkeypatch.delenv(variable, raising=False)
-    main([name, "--quick", "--markdown", "--output", str(tmp_path)])
+    main([name, "--quick", "--output", str(tmp_path)])
     saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     assert saved["name"] == name
     assert saved["measurements"]
@@ -88,9 +88,6 @@ def test_numpy_bkb_has_the_dtc_posterior(problem):
     expected = oracles.dtc(KERNEL, arms[played], rewards, NOISE, arms[dictionary], arms)
     np.testing.assert_allclose(mean, expected.mean, atol=1e-8)
     np.testing.assert_allclose(variance, expected.variance, atol=1e-8)
-    choice, kept = bkb_round(problem, dictionary, played, rewards, 1e9, np.random.default_rng(0))
-    assert choice == np.argmax(mean + 2.0 * np.sqrt(variance))
-    assert set(kept) == {*played.tolist(), choice}
 
 
 def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):

@@ -7,7 +7,6 @@ import torch
 from benchmarks import rounds
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import Problem, bkb_posterior
-from benchmarks.rounds import exact_blocks, exact_search
 from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 
@@ -32,14 +31,11 @@ def test_rounds_are_told_apart_by_what_they_did_to_the_dictionary():
 
 
 @pytest.mark.slow
-def test_another_checkout_plays_in_turns_and_leaves_blank_what_it_cannot():
-    """It is this one, which has no case that it cannot play: but others' rounds are played here alone."""
+def test_another_checkout_plays_in_turns():
     here = str(Path(rounds.__file__).parents[1])
-    (ours, numpys) = rounds.rounds.run(quick=True, against=here, only="length scale 1.2").tables[0].rows
+    (ours,) = rounds.rounds.run(quick=True, against=here, only="length scale 1.2").tables[0].rows
     assert ours[0].startswith("EK-UCB")
     assert "" not in ours[-3:]
-    assert numpys[0].startswith("NumPy")
-    assert [*numpys[-3:]] == ["", "", ""]
 
 
 @pytest.mark.one_in(3)
@@ -56,16 +52,3 @@ def test_bkb_chooses_as_numpy_does_at_its_dictionary(resampling, environment):
             scores = mean + BETA * np.sqrt(variance)
             assert scores[row] >= scores.max() - 1e-8
         bandit.tell(x, environment.pull(x, t))
-
-
-def test_botorch_rounds_choose_the_best_arm_of_the_dense_posterior(environment):
-    X, Y = environment.arms[:20], environment.pull(environment.arms[:20], 0)
-    arms = environment.arms.numpy()
-    squares = ((arms[:, None] - X.numpy()) ** 2).sum(-1)
-    cross = np.exp(-squares / (2 * LENGTHSCALE**2))
-    gram = cross[:20] + REGULARIZATION * np.eye(20)
-    mean = cross @ np.linalg.solve(gram, Y.numpy())
-    variance = 1 - (cross * np.linalg.solve(gram, cross.T).T).sum(1)
-    best = environment.arms[int(np.argmax(mean + BETA * np.sqrt(variance))), None]
-    assert torch.equal(exact_search(environment.arms, X, Y, LENGTHSCALE)(), best)
-    assert torch.equal(exact_blocks(environment.arms, X, Y, LENGTHSCALE)(), best)

@@ -26,7 +26,6 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.bandit import StayRule
 from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.outcomes import Scalarization
-from torch_kbandits.plotting import history_columns
 from torch_kbandits.priors.families import Elimination, Family, ModelSpec, Sampling
 
 LAMBDA, BETA = 0.05, 1.5
@@ -359,7 +358,6 @@ def test_propensities_are_kept_with_what_was_played(acquisition, tmp_path):
     column = bandit.history.propensities
     assert column[2::2].tolist() == stated
     assert bool(column[[0, 1, 3, 5, 7, 9]].isnan().all())
-    assert history_columns(bandit)["propensity"][2::2] == stated
     twin = bandit_of(acquisition, ContextualActions(ACTIONS, context_dim=1))
     twin.replay(bandit.history)
     assert torch.equal(twin.history.propensities.nan_to_num(), column.nan_to_num())

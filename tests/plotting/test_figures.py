@@ -6,7 +6,6 @@ import contextual
 import forgetting
 import numpy as np
 import oracles
-import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -15,25 +14,20 @@ from matplotlib.figure import Figure
 from problems import DOUBLE, data, dense, matern, on_a_cube, rbf
 
 from torch_kbandits import (
-    Categorical,
     Category,
     ColumnSpec,
     ContextualActions,
-    Float,
     InputError,
-    LearnedPrior,
     Number,
     Outcome,
-    ParameterSpace,
     Prior,
     Scalarization,
     algorithms,
 )
 from torch_kbandits.cli import main
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
+from torch_kbandits.memory import SlidingWindow, TemporalPrior
 from torch_kbandits.plotting import (
-    history_columns,
     pareto_front,
     plot_dictionary,
     plot_front,
@@ -376,46 +370,3 @@ def test_the_figure_has_a_panel_for_each_pair_with_the_front_in_it(objectives, p
     after = bandit.state_dict()
     assert before["num_asked"] == after["num_asked"]
     assert torch.equal(before["history"]["Y"], after["history"]["Y"])
-
-
-OF_COSTS = data(9, 2)[0]
-
-
-def told_of_costs(candidates, contexts=False, **words):
-    words = {"kernel": rbf(), "regularization": 0.1} | words
-    bandit = algorithms.EKUCB(candidates=candidates, beta=2.0, seed=0, outcomes=["cost"], **words)
-    for turn in range(3):
-        context = {"context": torch.tensor([0.1 * turn], dtype=DOUBLE)} if contexts else {}
-        x = bandit.ask(**context)
-        if turn == 1:
-            bandit.tell(x, failed=True, **context)
-        else:
-            bandit.tell(x, float(turn), outcomes={"cost": 2.0} if turn else None, **context)
-    return bandit
-
-
-@pytest.mark.parametrize("memory", [None, Discount(0.5), TemporalPrior(0.1)], ids=["none", "discount", "prior"])
-def test_a_row_for_each_play(memory):
-    bandit = told_of_costs(OF_COSTS, memory=memory)
-    frame = pd.DataFrame(history_columns(bandit))
-    own = ["time"] if memory is not None else []
-    assert list(frame.columns) == ["round", *own, "x1", "x2", "reward", "failed", "cost", "weight"]
-    assert frame["failed"].tolist() == [False, True, False]
-    assert frame["reward"].tolist()[::2] == [0.0, 2.0]
-    assert math.isnan(frame["reward"][1])
-    assert frame["cost"].isna().tolist() == [True, True, False]
-    points = torch.tensor(frame[["x1", "x2"]].to_numpy())
-    assert torch.equal(points, bandit.candidates.actions(bandit.history.X))
-    assert frame["weight"].tolist() == bandit.weights.tolist()
-
-
-def test_contexts_and_parameters_by_name():
-    space = ParameterSpace({"power": Float(0.0, 1.0), "mode": Categorical(["slow", "fast"])})
-    frame = pd.DataFrame(history_columns(told_of_costs(space, kernel=None, regularization=None, prior=LearnedPrior())))
-    assert set(frame["mode"]) <= {"slow", "fast"}
-    assert {"power", "reward", "cost"} <= set(frame.columns)
-    frame = pd.DataFrame(history_columns(told_of_costs(OF_COSTS, contexts=True, context_dim=1)))
-    assert frame["context 1"].tolist() == pytest.approx([0.0, 0.1, 0.2])
-    assert len(frame.columns) == 8
-    twice = history_columns(told_of_costs(ParameterSpace({"reward": Float(0.0, 1.0)})))
-    assert [name for name in twice if name.startswith("reward")] == ["reward", "reward.2"]

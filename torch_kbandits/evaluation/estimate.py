@@ -48,10 +48,7 @@ class Estimate:
     @property
     def effective_sample_size(self) -> float:
         """Kish's (Σ w)² / Σ w²: how many rewards of the policy's own would say as much; the rows without weights."""
-        if self.weights is None:
-            return float(len(self.terms))
-        squares = float(self.weights.square().sum())
-        return float(self.weights.sum()) ** 2 / squares if squares else 0.0
+        return float(len(self.terms)) if self.weights is None else effective_size(self.weights)
 
     def bootstrap(self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
         """Return the ends of a bootstrap interval: rounds are drawn again, corrected for bias and skewness (BCa).
@@ -134,3 +131,9 @@ class Estimate:
                 return cast(float, brentq(excess, inside, outside))
             inside, step = outside, 2.0 * step
         return side * math.inf
+
+
+def effective_size(values: Tensor) -> float:
+    """Return as how many equal ones values (n,) count, (Σ |v|)² / Σ v²; 0 of none that differ from 0."""
+    squares = float(values.square().sum())
+    return float(values.abs().sum()) ** 2 / squares if squares else 0.0

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, OverlapWarning
-from torch_kbandits.evaluation.estimate import Estimate
+from torch_kbandits.evaluation.estimate import Estimate, effective_size
 from torch_kbandits.evaluation.log import (
     Log,
     checked_propensities,
@@ -192,9 +192,9 @@ class _Choices(NamedTuple):
         elif off > _FAR * error + _ROUNDING:
             advice = "propensities may be too small, or of other rows"
             said.append(f"The mean of the weights is {1.0 + off:.3g} and should be 1: {advice}.")
-        counted = _effective(weights) * _effective(self.rewards) / len(weights)
+        counted = effective_size(weights) * effective_size(self.rewards) / len(weights)
         if counted < _FEWEST:
-            size = f"an effective sample of {_effective(weights):.3g} of {len(weights)} rows, not all of them paid"
+            size = f"an effective sample of {effective_size(weights):.3g} of {len(weights)} rows, not all of them paid"
             advice = "intervals are too short, and one reward may decide. Log more of what it plays, or use a model"
             said.append(f"The log has as much of the target policy as {counted:.2g} rewards, {size}: {advice}.")
         if said:
@@ -233,12 +233,6 @@ def _choices(target_probabilities: Any, log: Log | None = None, **columns: Any) 
     given = _Choices(rewards, target / propensities, rows, slates, table)
     given.warn_of_overlap(4)
     return given
-
-
-def _effective(values: Tensor) -> float:
-    """Return as how many equal ones values (n,) count, (Σ |v|)² / Σ v²; 0 of none that differ from 0."""
-    squares = float(values.square().sum())
-    return float(values.abs().sum()) ** 2 / squares if squares else 0.0
 
 
 def _table(name: str, values: Any) -> Tensor:

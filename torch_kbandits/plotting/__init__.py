@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.plotting.plays import ParetoFront as ParetoFront
-    from torch_kbandits.plotting.plays import history_columns as history_columns
-    from torch_kbandits.plotting.plays import pareto_front as pareto_front
-    from torch_kbandits.plotting.plays import plot_front as plot_front
+    from torch_kbandits.plotting.front import ParetoFront as ParetoFront
+    from torch_kbandits.plotting.front import pareto_front as pareto_front
+    from torch_kbandits.plotting.front import plot_front as plot_front
     from torch_kbandits.plotting.posterior import plot_dictionary as plot_dictionary
     from torch_kbandits.plotting.posterior import plot_importance as plot_importance
     from torch_kbandits.plotting.posterior import plot_line as plot_line

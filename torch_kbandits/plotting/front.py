@@ -1,4 +1,4 @@
-"""What a bandit played: as named columns, and the Pareto front, which no other play beats in every objective."""
+"""The Pareto front of what a bandit played, which no other play beats in every objective."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Configurations
-from torch_kbandits.candidates.timed import column_names, untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
@@ -20,38 +18,6 @@ from torch_kbandits.plotting.style import PLAYED, POSTERIOR, SMALL, labelled, ne
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
-
-
-def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
-    """Return what was told as named columns, a row for each play: ``pandas.DataFrame(history_columns(bandit))``.
-
-    The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
-    and the action by their names, as figures have them, of a parameter space the parameters; ``reward``, ``failed`` and
-    each outcome, ``nan`` where there is none; ``propensity`` and ``noise`` where any was told; ``weight``, what the
-    reward counts for now. A name that occurs twice gets its place as well. Cost: O(n d).
-    """
-    history, space = bandit.history, untimed(bandit.candidates)
-    X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
-    names = column_names(bandit.candidates)[int(bandit.candidates.is_timed) :]
-    width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
-    parts: list[tuple[str, list[Any]]] = [("round", history.rounds.tolist())]
-    if history.times is not None:
-        parts.append(("time", history.times.tolist()))
-    parts += list(zip(names, X.mT.tolist(), strict=True))[:width]
-    if isinstance(space, Configurations):
-        decoded = space.actions(X)
-        keys = list(dict.fromkeys(key for each in decoded for key in each))
-        parts += [(key, [each.get(key) for each in decoded]) for key in keys]
-    parts += [("reward", history.Y.tolist()), ("failed", history.lost.tolist())]
-    if history.outcomes is not None:
-        parts += zip(bandit.outcomes, history.outcomes.mT.tolist(), strict=True)
-    for name, column in (("propensity", history.propensities), ("noise", history.noise)):
-        if column is not None:
-            parts.append((name, column.tolist()))
-    columns: dict[str, list[Any]] = {}
-    for name, values in [*parts, ("weight", bandit.weights.tolist())]:
-        columns[name if name not in columns else f"{name}.{len(columns)}"] = values
-    return columns
 
 
 @dataclass(frozen=True, eq=False)
