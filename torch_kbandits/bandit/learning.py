@@ -1,7 +1,7 @@
 """How what a bandit knows changes with each round: functions from one state to the next."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
-from torch_kbandits.bandit.config import BanditConfig, beside
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import (
     failures_after,
     relearned,
@@ -20,7 +20,6 @@ from torch_kbandits.bandit.relearning import (
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
-from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -42,14 +41,13 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 _FIRST_LOOKED_AT = 256
 
 
-def before_any(config: BanditConfig, surrogate: Surrogate | None = None) -> State:
-    """Return what is known before anything is asked or told; with a surrogate that is given, if one is."""
+def before_any(config: BanditConfig) -> State:
+    """Return what is known before anything is asked or told."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
     spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
-    told = config.surrogate(spec) if surrogate is None else surrogate
-    outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
-    return State(ledger, config.clock, told, spec, outcomes=outcomes)
+    outcomes = tuple(before_any(own) for own in config.of_outcomes)
+    return State(ledger, config.clock, config.surrogate(spec), spec, outcomes=outcomes)
 
 
 def without_expired(config: BanditConfig, state: State) -> State:
@@ -115,15 +113,12 @@ def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
             raise InputError(f"{name!r} is a cost and must be at least 0, got {least:g}: tell earnings with y.")
 
 
-def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
-    """Return what is known once all that was told is forgotten; points stay pending. A surrogate may be given."""
-    told, outcomes = surrogate, list[State]()
-    if told is None:
-        told = config.surrogate(state.spec).at(state.clock.now)
-    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
+def restarted(config: BanditConfig, state: State) -> State:
+    """Return what is known once all that was told is forgotten; points stay pending."""
+    told = config.surrogate(state.spec).at(state.clock.now)
+    outcomes = tuple(restarted(*each) for each in zip(config.of_outcomes, state.outcomes, strict=True))
     ledger = replace(state.ledger, held=(), num_forgotten=state.ledger.num_observations)
-    after = replace(state, ledger=ledger, told=told, answers=(), outcomes=tuple(outcomes))
+    after = replace(state, ledger=ledger, told=told, answers=(), outcomes=outcomes)
     return replace(after, predictions=Predictions(state.round), failures=None, underway=None)
 
 
@@ -133,49 +128,17 @@ def learned(
     told: Round,
     pending: Pending,
     ahead: FantasyPosterior | None = None,
-    numbers: Collection[int] | None = None,
 ) -> State:
-    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch.
-
-    Of outcomes those of some numbers learn it; None for all.
-    """
+    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch."""
+    after = _with_rewards(config, state, told, pending, ahead)
     if not config.of_outcomes:
-        return _with_rewards(config, state, told, pending, ahead)
-    numbers = range(len(config.of_outcomes)) if numbers is None else numbers
-    start = state.at(told.clock) if any(each.is_beside for each in state.outcomes) else state
-    # Before rewards are learned, since what comes after writes over features that a prediction reads.
-    judged = {number: _judged(config, start, told, number) for number in numbers if start.outcomes[number].is_beside}
-    after = _with_rewards(config, start, told, pending, ahead if start.told is state.told else None)
-    outcomes = list(after.outcomes)
-    for number in numbers:
-        own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
-        known, left = replace(known, round=state.round), known.ledger.pending
-        part = own_round(config, own, told, number)
-        if part is not None and known.is_beside:
-            host = cast(Surrogate, beside(after.told, number))
-            known = replace(_noted(known, _as_told(known, part), (), left, part.clock), told=host)
-        elif part is not None:
-            known = _with_rewards(own, known, part, left, None)
-        outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
+        return after
+    outcomes = list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, after.outcomes, strict=True)):
+        known, part = replace(known, round=state.round), own_round(config, own, told, number)
+        known = known if part is None else _with_rewards(own, known, part, known.ledger.pending, None)
+        outcomes.append(replace(known.at(after.clock if own.has_clock else own.clock), round=after.round))
     return replace(after, outcomes=tuple(outcomes))
-
-
-def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
-    """Return what is known of an outcome beside rewards once its predictions of a round were judged."""
-    own, known = config.of_outcomes[number], state.outcomes[number]
-    if told.noise is None and bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
-        part = cast(Round, own_round(config, own, told, number))
-        before = _predicted(own, known, part.X, part.times)
-        residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
-        return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-    # Not all of the round was measured, or has rewards of equal noise: it has a posterior of its own from now on.
-    ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
-    history = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    if len(history.X):
-        points = known.told.inducing_points
-        dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
-        surrogate = surrogate.restored(history, dictionary)
-    return replace(known, told=surrogate)
 
 
 def own_round(config: BanditConfig, own: BanditConfig, told: Round, number: int) -> Round | None:
@@ -289,16 +252,13 @@ def over_others(config: BanditConfig, state: State, kept: Tensor) -> State:
     if not state.ledger.num_observations:  # before any reward a prior that is learned knows the ranges of columns
         fresh = before_any(config)
         told, spec = fresh.told.at(state.clock.now), fresh.spec
-    outcomes = list[State]()
-    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        host = beside(told, number) if known.is_beside else None
-        outcomes.append(over_others(own, known, kept) if host is None else replace(known, told=host))
+    outcomes = tuple(over_others(*each, kept) for each in zip(config.of_outcomes, state.outcomes, strict=True))
     if state.failures is not None:
         surrogate = over_arms(state.failures.surrogate, config.candidates, kept, config.seed)
         failures = replace(state.failures, surrogate=surrogate)
     pending = pending._replace(rows=tuple(places.get(row, -1) for row in pending.rows))
     after = replace(state, ledger=replace(state.ledger, pending=pending), told=told, spec=spec)
-    return replace(after, outcomes=tuple(outcomes), failures=failures, compared=())
+    return replace(after, outcomes=outcomes, failures=failures, compared=())
 
 
 def replayed(config: BanditConfig, state: State, history: History) -> State:
@@ -317,22 +277,15 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
         told, end = history.rows(slice(end, end + number)), end + number
         known = told.stages, told.outcomes, told.times, told.failed
         rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities, noise=told.noise))
-    before, numbers = state.outcomes, range(len(config.of_outcomes))
-    together = [number for number in numbers if before[number].is_beside]
     if config.trigger is not None:  # it restarts outcomes as well
-        together = list(numbers)
-    if config.trigger is not None or together:
         for told in rounds:
-            pending = state.ledger.pending.without(told.X, config.own_columns)
-            state = learned(config, state, told, pending, None, together)
-    else:
-        state = _with_rounds(config, state, rounds)
-    outcomes = list(state.outcomes)
-    for number in set(numbers) - set(together):
-        own = config.of_outcomes[number]
-        known = _with_rounds(own, before[number], [own_round(config, own, each, number) for each in rounds])
-        outcomes[number] = known.at(state.clock if own.has_clock else own.clock)
-    return replace(state, outcomes=tuple(outcomes))
+            state = learned(config, state, told, state.ledger.pending.without(told.X, config.own_columns))
+        return state
+    after, outcomes = _with_rounds(config, state, rounds), list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
+        known = _with_rounds(own, known, [own_round(config, own, each, number) for each in rounds])
+        outcomes.append(known.at(after.clock if own.has_clock else own.clock))
+    return replace(after, outcomes=tuple(outcomes))
 
 
 def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | None]) -> State:

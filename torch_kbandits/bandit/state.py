@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.background import Background
-from torch_kbandits.bandit.config import SurrogateSpec, beside
+from torch_kbandits.bandit.config import SurrogateSpec
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -18,7 +18,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
-from torch_kbandits.selection import FeasibilityModel, GaussianSurrogate, Surrogate
+from torch_kbandits.selection import FeasibilityModel, Surrogate
 
 
 class ComparedPosterior(NamedTuple):
@@ -65,24 +65,12 @@ class State:
         told = self.told.at(clock.now)
         if clock is self.clock and told is self.told and not self.outcomes and self.failures is None:
             return self
-        outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
+        outcomes = tuple(each.at(clock) if each.clock.matters else each for each in self.outcomes)
         failures = None if self.failures is None else self.failures.at(clock.now)
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
         if same and failures is self.failures:
             return self
         return changed(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
-
-    def _at_beside(self, clock: Clock, host: Surrogate) -> Self:
-        """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
-        if not self.is_beside:
-            return self.at(clock)
-        told = cast(Surrogate, beside(host, cast(Any, self.told).outcome))
-        return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
-
-    @property
-    def is_beside(self) -> bool:
-        """Whether this is of an outcome whose posterior is beside that of rewards."""
-        return isinstance(self.told, GaussianSurrogate) and self.told.outcome is not None
 
     @property
     def now(self) -> float:

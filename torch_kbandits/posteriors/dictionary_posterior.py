@@ -365,6 +365,6 @@ class DictionaryPosterior(Posterior):
             inside = inside - np.square(seen @ self.void.T).sum(1)
         return float(counts @ np.maximum(self.known.prior - inside, 0.0)) / self.prior.noise
 
-    def mean_norm(self, column: int) -> float:
-        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(m)."""
-        return float(np.linalg.norm(self.gaussian.mean[column]))
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(m)."""
+        return float(np.linalg.norm(self.gaussian.mean[0]))

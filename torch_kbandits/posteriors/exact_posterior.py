@@ -212,12 +212,12 @@ class ExactPosterior(Posterior):
         """Return 0: nothing is left out."""
         return 0.0
 
-    def mean_norm(self, column: int) -> float:
-        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(u m²)."""
-        _, alpha, values = self._fitted()
-        return math.sqrt(max(alpha[column] @ values[column], 0.0))
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(u m²)."""
+        _, (alpha, *_), (values, *_) = self._fitted()
+        return math.sqrt(max(alpha @ values, 0.0))
 
-    def ridge_fit(self, noise: float, column: int) -> tuple[float, float]:
+    def ridge_fit(self, noise: float) -> tuple[float, float]:
         """Return min_g Σ (y_s − g(x_s))² + r ‖g‖² at noise r, less what points told twice leave, and the gain at r.
 
         Cost: O(u³).
@@ -226,7 +226,7 @@ class ExactPosterior(Posterior):
         points, roots = told.points_at(places), np.sqrt(told.counts[places])
         gram = self.prior.between(points, points) * np.outer(roots, roots) + noise * np.eye(len(places))
         factor = jittered_cholesky(torch.from_numpy(gram)).numpy()
-        rest = scipy.linalg.solve_triangular(factor, told.sums[column, places] / roots, lower=True)
+        rest = scipy.linalg.solve_triangular(factor, told.sums[0, places] / roots, lower=True)
         return noise * float(rest @ rest), float(np.log(factor.diagonal() / math.sqrt(noise)).sum())
 
     def told_means(self) -> Array:

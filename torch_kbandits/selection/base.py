@@ -51,7 +51,6 @@ class PosteriorConfig:
     memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
     mean: Mean | None = None  # the prior mean; None for zero
     full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
-    outcomes: tuple[tuple[int, Mean | None], ...] = ()  # of those that differ in means alone, number and prior mean
 
 
 class Offered(Protocol):
@@ -239,13 +238,11 @@ class Surrogate(ABC):
         inducing_points: Tensor,
         noise: Tensor | None = None,
         posterior: ExactPosterior | DictionaryPosterior | None = None,
-        column: int = 0,
     ) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
         Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
-        variances and λ is that of the next ones. It predicts by one of the numbers told to a posterior, if that is
-        given, and computes nothing.
+        variances and λ is that of the next ones. It predicts by a posterior, if that is given, and computes nothing.
         """
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
@@ -262,7 +259,7 @@ class Surrogate(ABC):
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
-        return model if posterior is None else model.predicting_by(posterior, column)
+        return model if posterior is None else model.predicting_by(posterior)
 
     @property
     def learns_residual(self) -> bool:

@@ -1,6 +1,5 @@
 """Which surrogate meets which candidates: the one place that dispatches."""
 
-from dataclasses import replace
 from functools import singledispatch
 from typing import cast
 
@@ -71,7 +70,7 @@ def _over_points(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
     rate = filter_rate(config.kernel) if candidates.is_timed and config.exact and counts_all and are_few(kind) else None
     if rate is None:
         return GaussianSurrogate(example, config, search)
-    joint = GaussianSurrogate(example, replace(config, outcomes=()), search)
+    joint = GaussianSurrogate(example, config, search)
     return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
 
 

@@ -144,7 +144,7 @@ class GaussianFantasy(FantasyPosterior):
         """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
         surrogate, posterior = self.surrogate, self.surrogate.posterior
         at = posterior.at(X, is_offer=False)
-        values = posterior.mean_at(at)[surrogate.column], self.taken_in().variance_at(at)
+        values = posterior.mean_at(at)[0], self.taken_in().variance_at(at)
         return surrogate._values(values[0]), surrogate._values(values[1])
 
     def _add(self, point: Tensor, times: int) -> None:
@@ -188,7 +188,7 @@ class TableOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._surrogate._values(self._surrogate.posterior.arm_mean()[self._surrogate.column])
+        return self._surrogate._values(self._surrogate.posterior.arm_mean()[0])
 
     @property
     def variance(self) -> Tensor:
@@ -199,7 +199,7 @@ class TableOffer:
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a point played or pending, 0-dim; 0 before any."""
         surrogate = self._surrogate
-        means = surrogate.posterior.told_means()[surrogate.column, surrogate._order]
+        means = surrogate.posterior.told_means()[0, surrogate._order]
         if self._ahead.num_pending:
             means = np.append(means, surrogate.moments(self._ahead.pending)[0].double().numpy())
         return surrogate._number(float(means.max()) if len(means) else 0.0)
@@ -241,7 +241,7 @@ class ListOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._each(lambda at: self._surrogate.posterior.mean_at(at)[self._surrogate.column])
+        return self._each(lambda at: self._surrogate.posterior.mean_at(at)[0])
 
     @property
     def variance(self) -> Tensor:

@@ -62,19 +62,13 @@ class GaussianSurrogate(Surrogate):
 
     def __init__(self, example: Tensor, config: PosteriorConfig, place: SearchConfig) -> None:
         super().__init__(example[:0], config.kernel, config.regularization, exact=config.exact, mean=config.mean)
-        #: Which of the numbers told this is about: 0 for the reward, else an outcome.
-        self.column = 0
-        #: The number of the outcome that it is about; None for the reward.
-        self.outcome: int | None = None
-        self._outcomes = config.outcomes
         self.place, self._online = place, config.online
         #: Which observations count at a time, and with what noise.
         self.memory: Memory = Stationary() if config.memory is None else config.memory
         self._is_stationary = isinstance(self.memory, Stationary)
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
-        means = config.mean, *(each for _, each in config.outcomes)
-        prior, arms = Prior.of(config.kernel, float(config.regularization), *means), None
+        prior, arms = Prior.of(config.kernel, float(config.regularization), config.mean), None
         largest = prior.variance(example)
         if place.source is not None:
             arms, largest = arms_of(place.source, self.kernel, prior)
@@ -82,7 +76,7 @@ class GaussianSurrogate(Surrogate):
         words: dict[str, Any] = {} if config.exact else {"follows": not config.online, "full_at": config.full_at}
         kind: Any = ExactPosterior if config.exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
-        self._counted = Counting.none(self._none, len(means))
+        self._counted = Counting.none(self._none)
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._online_state: OnlineState | None = None
@@ -156,30 +150,30 @@ class GaussianSurrogate(Surrogate):
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
-        return self._number(self.posterior.mean_norm(self.column))
+        return self._number(self.posterior.mean_norm())
 
     def ridge_fit(self, noise: float) -> tuple[Tensor, Tensor]:
         """Return the data fit and the information gain at another noise, both 0-dim; see ``ExactPosterior``."""
         if not isinstance(self.posterior, ExactPosterior):
             raise InputError("The data fit is that of the exact posterior, and there is a dictionary: mixture=None.")
-        fit, gain = self.posterior.ridge_fit(noise, self.column)
+        fit, gain = self.posterior.ridge_fit(noise)
         return self._number(fit), self._number(gain)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         mean, variance = self.posterior.moments(X)
-        return self._values(mean[self.column]), self._values(variance)
+        return self._values(mean[0]), self._values(variance)
 
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
         order = self._order
-        best = order[self._values(self.posterior.told_means()[self.column, order]).argmax()]
+        best = order[self._values(self.posterior.told_means()[0, order]).argmax()]
         return self.posterior.told.points[best, None].clone()
 
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
-        return self._counted.X.tensor, self._values(self._counted.Y.array[:, self.column])
+        return self._counted.X.tensor, self._values(self._counted.Y.array[:, 0])
 
     @property
     def noise(self) -> Tensor | None:
@@ -191,26 +185,14 @@ class GaussianSurrogate(Surrogate):
             return None
         return self._values(self.posterior.prior.noise / weights)
 
-    def seen_as(self, outcome: int) -> Self | None:
-        """Return the surrogate about the outcome of a number; None if that has a posterior of its own."""
-        return self._views.get(outcome)
-
-    @cached_property
-    def _views(self) -> dict[int, Self]:
-        views: dict[int, Self] = {}
-        for column, (outcome, mean) in enumerate(self._outcomes, 1):
-            views[outcome] = view = self._copy()
-            view.column, view.outcome, view.prior_mean = column, outcome, mean
-        return views
-
     def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the observations that count as a BoTorch model of its own."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
 
     @cached_property
     def searched(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
@@ -218,7 +200,7 @@ class GaussianSurrogate(Surrogate):
         if self._none.dtype == torch.float64:
             return self.searched
         model = self.model(*self.observations, self.inducing_points, self.noise).double()
-        return model.predicting_by(self.posterior, self.column)
+        return model.predicting_by(self.posterior)
 
     @cached_property
     def domain(self) -> Domain:
@@ -247,7 +229,7 @@ class GaussianSurrogate(Surrogate):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "searched_in_double", "domain", "_views"):
+        for name in ("searched", "searched_in_double", "domain"):
             vars(other).pop(name, None)
         return other
 
@@ -322,19 +304,11 @@ class GaussianSurrogate(Surrogate):
             return None
         return np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
 
-    def _numbers_told(self, told: History) -> Array:
-        """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
-        rewards = told.Y.numpy()[:, None]
-        if not self._outcomes:
-            return rewards.astype(np.float64, copy=False)
-        measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
-        return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
-
     def _tell(
         self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: _Statistics
     ) -> None:
         """Condition on what was told, of which that of weight 0 does not count, and downdate what is gone."""
-        X, Y, noise = told.X, self._numbers_told(told), told.noise
+        X, Y, noise = told.X, told.Y.numpy()[:, None].astype(np.float64, copy=False), told.noise
         if times is not None and not (counts := weights > 0.0).all():
             X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
             noise = None if noise is None else noise[torch.from_numpy(counts)]

@@ -189,8 +189,8 @@ class ShardedFantasy(GaussianFantasy):
             rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
             _, correction = surrogate.draws.function(seed)
-        words = surrogate.column, incumbent, correction, avoided
-        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), surrogate.tie_seed, *words)
+        words = surrogate.tie_seed, incumbent, correction, avoided
+        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
         self.best_score = scores.max().item
@@ -207,8 +207,8 @@ class ShardedFantasy(GaussianFantasy):
     def offered(self, domain: Domain | None) -> Any:
         """Return the posterior at all arms, which all shards send here: O(A) numbers, and no arms."""
         mean, variance = (np.concatenate(each, -1) for each in zip(*self._asked(Shard.moments), strict=True))
-        values, column = self.surrogate._values, self.surrogate.column
-        return SimpleNamespace(chosen=self.surrogate.arm, mean=values(mean[column]), variance=values(variance))
+        values = self.surrogate._values
+        return SimpleNamespace(chosen=self.surrogate.arm, mean=values(mean[0]), variance=values(variance))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""

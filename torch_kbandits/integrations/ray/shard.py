@@ -118,7 +118,6 @@ class Choice:
     seed: int
     bound: float  # the largest prior variance of all arms
     tie_seed: int
-    column: int  # which of the numbers told it is about
     incumbent: Tensor | None
     correction: Array | None  # the weights of the coordinates that make a prior draw one of the posterior, (m,)
     avoided: Tensor | None  # arms (n, d) that are not chosen while the shard has others
@@ -127,7 +126,7 @@ class Choice:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._values(self.shard.arms.table.mean[self.column])
+        return self._values(self.shard.arms.table.mean[0])
 
     @property
     def variance(self) -> Tensor:
