@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
+from torch_kbandits.acquisition import Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.choices import playable_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
@@ -137,7 +137,7 @@ def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confide
     is_row = torch.cat([(part == x.to(part)).all(-1) for part in domain.parts()])
     if not bool(is_row.any()):
         raise InputError("With confidence x must be one of the candidates, with which it is drawn together.")
-    offer, rows, row = cast(ArmPosterior, ahead.offered(domain)), domain.allowed, int(is_row.nonzero()[0])
+    offer, rows, row = ahead.offered(domain), domain.allowed, int(is_row.nonzero()[0])
     means, regrets = offer.mean, []
     for number in range(_DRAWS):
         values = means + offer.deviation(seed + number)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -21,7 +21,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
@@ -53,25 +53,7 @@ class PosteriorConfig:
     full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
 
 
-class Offered(Protocol):
-    """The posterior at the A candidates of a round, of which there are finitely many."""
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior means, (A,)."""
-        ...
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances with pending points hallucinated, (A,)."""
-        ...
-
-    def chosen(self, row: int | Tensor) -> Tensor:
-        """Return the candidate of a row, (1, d), which is chosen."""
-        ...
-
-
-def chosen_point(chooser: Any, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+def chosen_point(chooser: Any, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
     """Return the point (1, d) that a rule chooses of a posterior, of which nobody asks how; see ``choose``."""
     x, _ = chooser.choose(rule, beta, seed, domain), taken_choice(chooser)
     return x
@@ -119,42 +101,40 @@ class FantasyPosterior(ABC):
         return same and torch.equal(self.pending, X)
 
     @abstractmethod
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) that a rule chooses.
 
         Args:
             rule: how to choose.
             beta: the multiplier of σ, 0-dim.
             seed: all randomness of the choice.
-            domain: what may be played in this round; None where that is the same in every round.
+            domain: what may be played in this round.
         """
 
     @abstractmethod
-    def offered(self, domain: Domain | None) -> Offered:
-        """Return the posterior at what may be played in a round, if that is finite; see ``choose``."""
+    def offered(self, domain: Domain) -> Any:
+        """Return the ``ArmPosterior`` of a round's A candidates, if these are listed, with pending points hallucinated.
+
+        Its method ``chosen`` returns the candidate of a row, (1, d).
+        """
 
     def _best_offered(
         self,
         rule: AcquisitionRule,
         beta: Tensor,
         seed: int,
-        domain: Domain | None,
+        domain: Domain,
         kernel_bound: Tensor,
-        incumbent: Tensor | None,
+        incumbent: Tensor | None = None,
     ) -> Tensor:
         """Return the candidate (1, d) of the highest score of those allowed; equals are broken at random.
 
-        Args:
-            rule: how to choose.
-            beta: the multiplier of σ, 0-dim.
-            seed: all randomness of the choice.
-            domain: what may be played.
-            kernel_bound: the largest prior variance, 0-dim.
-            incumbent: what is to be improved on, 0-dim, where not all is allowed; None for that of all.
+        The ``kernel_bound`` is the largest prior variance, and where not all is allowed the incumbent is what is to be
+        improved on, both 0-dim; None for that of all.
         """
         with torch.no_grad():
-            offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
-            posterior = cast(ArmPosterior, offer)
+            offer, rows, ranks = self.offered(domain), domain.allowed, self.tie_rank
+            posterior: ArmPosterior = offer
             if rows is not None:
                 posterior = SomeOf(posterior, rows, incumbent)
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
@@ -397,13 +377,6 @@ class Surrogate(ABC):
     @abstractmethod
     def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-
-
-def required(domain: Domain | None) -> Domain:
-    """Return the domain of a round, without which nothing can be chosen among contextual actions."""
-    if domain is None:
-        raise InputError("Contextual actions are chosen from in a round: its domain is missing.")
-    return domain
 
 
 def best_of(

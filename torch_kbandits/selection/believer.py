@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.selection.base import FantasyPosterior, Offered, taken_choice
+from torch_kbandits.selection.base import FantasyPosterior, taken_choice
 
 
 class BelievedFantasy(FantasyPosterior):
@@ -41,14 +41,14 @@ class BelievedFantasy(FantasyPosterior):
             self._drawn = self._drawn.advised(Answers(point, value, 0.0 * noise))  # which the function has there
             self.surrogate = self.surrogate.advised(Answers(point, value, noise))
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) that a rule chooses with the draws told."""
         ahead = self._ahead()
         x = ahead.choose(rule, beta, seed, domain)
         self.choice, self.best_score = taken_choice(ahead), ahead.best_score
         return x
 
-    def offered(self, domain: Domain | None) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior with the draws told at what may be played in a round."""
         return self._ahead().offered(domain)
 

@@ -21,7 +21,7 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of, taken_choice
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, best_of, taken_choice
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 
@@ -118,7 +118,7 @@ class CompositeFantasy(FantasyPosterior):
         self._chosen_in: int | None = None  # of a point that was chosen and not added yet
         self._aheads = dict[int, FantasyPosterior]()  # of parts that were asked; copies share it, and replace it
 
-    def offered(self, domain: Domain | None) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior of the part that leads at what may be played in a round."""
         return self._ahead(self._surrogate.leader).offered(domain)
 
@@ -140,7 +140,7 @@ class CompositeFantasy(FantasyPosterior):
         self._aheads, self._chosen_in = aheads, None
         self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])
 
-    def _by_part(self, part: int, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
+    def _by_part(self, part: int, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) that a rule chooses by one part."""
         ahead = self._ahead(part)
         x = ahead.choose(rule, beta, seed, domain)
@@ -263,7 +263,7 @@ class EnsembleFantasy(CompositeFantasy):
 
     _surrogate: EnsembleSurrogate
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
         surrogate, found, self._chosen_in = self._surrogate, list[tuple[Any, ...]](), None
         if not rule.needs_observations:  # nor does a hypothesis say it
@@ -322,7 +322,7 @@ class StagedSurrogate(CompositeSurrogate):
 class StagedFantasy(CompositeFantasy):
     """The stages with points pending."""
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
         self._chosen_in = None
         if isinstance(rule, PhasedEliminationRule):
@@ -330,7 +330,7 @@ class StagedFantasy(CompositeFantasy):
         if not isinstance(rule, StagedRule):
             return self._by_part(0, rule, beta, seed, domain)
         with torch.no_grad():
-            stage, rows = 0, None if domain is None else domain.allowed
+            stage, rows = 0, domain.allowed
             while True:
                 stage, offer = stage + 1, self._ahead(stage + 1).offered(domain)
                 rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
@@ -346,9 +346,9 @@ class StagedFantasy(CompositeFantasy):
             return offer.chosen(row)
 
     @torch.no_grad()
-    def _in_phase(self, rule: PhasedEliminationRule, beta: Tensor, domain: Domain | None) -> Tensor:
+    def _in_phase(self, rule: PhasedEliminationRule, beta: Tensor, domain: Domain) -> Tensor:
         """Return the point (1, d) that is next in the first phase that is not over, or the best of the last."""
-        parts, rows = self._surrogate.parts, None if domain is None else domain.allowed
+        parts, rows = self._surrogate.parts, domain.allowed
         row = offer = cast(Any, None)
         for phase, length in enumerate(rule.lengths, 1):
             offer = parts[phase].fantasized(self.pending[:0]).offered(domain)  # what is pending says nothing of means

@@ -22,7 +22,7 @@ from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate, required
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.composite import delegated
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 
@@ -263,15 +263,14 @@ class FilterFantasy(FantasyPosterior):
         self.surrogate, self.tie_rank = surrogate, surrogate.tie_rank
         self._ahead = surrogate, 0  # with so many of the pending points
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the arm (1, 1 + d) of the highest score."""
-        return self._best_offered(
-            rule.scaled_to(self.surrogate), beta, seed, domain, self.surrogate.kernel_bound(), None
-        )
+        surrogate = self.surrogate
+        return self._best_offered(rule.scaled_to(surrogate), beta, seed, domain, surrogate.kernel_bound())
 
-    def offered(self, domain: Domain | None) -> "_Offer":
+    def offered(self, domain: Domain) -> "_Offer":
         """Return the posterior at the arms in a round."""
-        domain, surrogate = required(domain), self.surrogate
+        surrogate = self.surrogate
         arms, time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
         (mean, variance), ahead = surrogate.at_arms(arms, time), self.taken_in()
         if ahead is not surrogate:

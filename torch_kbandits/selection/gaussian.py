@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
@@ -202,12 +201,6 @@ class GaussianSurrogate(Surrogate):
         model = self.model(*self.observations, self.inducing_points, self.noise).double()
         return model.predicting_by(self.posterior)
 
-    @cached_property
-    def domain(self) -> Domain:
-        """What may be played in a box that stays, with where to start the search."""
-        has_any = self.num_observations > 0
-        return self.place.started_at(self.latest, self.recommend()) if has_any else cast(Domain, self.place.domain)
-
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending."""
         from torch_kbandits.selection.fantasies import GaussianFantasy
@@ -229,7 +222,7 @@ class GaussianSurrogate(Surrogate):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "searched_in_double", "domain"):
+        for name in ("searched", "searched_in_double"):
             vars(other).pop(name, None)
         return other
 

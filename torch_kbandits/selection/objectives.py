@@ -13,7 +13,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import (
     AcquisitionRule,
-    ArmPosterior,
     CombinedFunction,
     Domain,
     RandomRule,
@@ -24,7 +23,7 @@ from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Objective
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, best_of
 from torch_kbandits.selection.fantasies import GaussianFantasy
 from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
 from torch_kbandits.selection.search import cube_of, found
@@ -158,7 +157,7 @@ class ScalarizedFantasy:
     def choice(self, choice: Choice | None) -> None:
         self.reward.choice = choice
 
-    def offered(self, domain: Domain) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return what may be played in a round, with the posterior of the reward."""
         return self.reward.offered(domain)
 
@@ -204,7 +203,7 @@ class ScalarizedFantasy:
             own, known, best = each.rule or rule, each.own(domain), None
             if own.needs_incumbent and isinstance(ahead, GaussianFantasy):
                 best = ahead.incumbent_within(known)
-            values = SomeOf(cast(ArmPosterior, ahead.offered(known)), slice(None), best, each.factor)
+            values = SomeOf(ahead.offered(known), slice(None), best, each.factor)
             scores.append(own.on_arms(values, each.beta, each.own_seed(seed)))
         return self.objectives.value(scores, seed)
 

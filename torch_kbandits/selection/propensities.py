@@ -34,9 +34,7 @@ def spread_out(probabilities: Tensor, rows: Tensor, number: int) -> Tensor:
     return probabilities.new_zeros(number).index_copy(0, rows.cpu(), probabilities)
 
 
-def counted(
-    ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None
-) -> Choice:
+def counted(ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Choice:
     """Return a choice that a posterior just made, with probabilities that are counted: in it and in others by seeds."""
 
     def probabilities() -> Tensor:

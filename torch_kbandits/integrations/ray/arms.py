@@ -174,9 +174,9 @@ class ShardedFantasy(GaussianFantasy):
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
         return self.surrogate.asked(question, getattr(self.taken_in(), "taken", ()))
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the arm (1, d) of the highest score; refuse a rule that needs all arms in one process."""
-        surrogate, avoided = self.surrogate, None if domain is None else domain.avoided
+        surrogate, avoided = self.surrogate, domain.avoided
         if isinstance(rule, RandomRule):
             return self._drawn(rule, seed, avoided)
         if not rule.scores_arms_apart:
@@ -204,7 +204,7 @@ class ShardedFantasy(GaussianFantasy):
                 break
         return arm  # pyright: ignore[reportPossiblyUnboundVariable]
 
-    def offered(self, domain: Domain | None) -> Any:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior at all arms, which all shards send here: O(A) numbers, and no arms."""
         mean, variance = (np.concatenate(each, -1) for each in zip(*self._asked(Shard.moments), strict=True))
         values = self.surrogate._values
