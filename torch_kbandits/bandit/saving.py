@@ -21,6 +21,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
+from torch_kbandits.bandit.learning import measured_of
 from torch_kbandits.bandit.relearning import failures_in, with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import State
@@ -332,11 +333,8 @@ def _known(config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock:
 def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, Any]) -> State:
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
-    there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
-    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None, noise=None)
-    told = told.rows(there)
-    told = told if own.has_clock else told._replace(times=None, told_at=None)
-    num_forgotten = int(there[: known.ledger.num_forgotten].sum())
+    told = measured_of(config, own, history, place)
+    num_forgotten = len(measured_of(config, own, history.rows(slice(known.ledger.num_forgotten)), place).X)
     ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)
     return _known(own, part, ledger, known.clock if own.has_clock else own.clock, known.round)
 

@@ -1,4 +1,4 @@
-"""All that a bandit knows at a moment, as one value, and what a round tells it."""
+"""All that a bandit knows at a moment, as one value."""
 
 from dataclasses import dataclass
 from operator import is_
@@ -111,18 +111,3 @@ class State:
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart."""
         return self.ledger.num_observations - self.ledger.num_forgotten
-
-
-class Round(NamedTuple):
-    """What was told at once."""
-
-    clock: Clock  # once it was told
-    X: Tensor  # points, (q, d)
-    Y: Tensor  # rewards, (q,); NaN of a play that failed, or of which only outcomes were told
-    stages: Tensor | None  # that chose the points, (q,); None where there are none
-    outcomes: Tensor | None = None  # (q, k), NaN where one was not measured; None where none is declared
-    times: Tensor | None = None  # at which the points were played, (q,); None where there is no clock
-    failed: Tensor | None = None  # which plays failed, (q,); None where no outcome is declared
-    is_rewarded: bool = False  # whether each play is known to have a reward
-    propensities: Tensor | None = None  # with which points were chosen, (q,), NaN where not noted; None where none was
-    noise: Tensor | None = None  # variances told, (q,), NaN where one is not known; None where none is

@@ -17,7 +17,7 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
-from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.observations import Observations, Places, merged
 from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Update
 
@@ -57,7 +57,8 @@ class ExactPosterior(Posterior):
 
     @np.errstate(all="ignore")  # whether all is finite is checked
     @override
-    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+    def learned(self, places: Places, counts: Array, rests: Array) -> Self:
+        places, counts, sums = merged(places, counts, rests)
         told = self.told.told(places, counts, sums)
         live, after, each, new = int(np.count_nonzero(self.place_in_basis >= 0)), self, places, places[:0]
         if self.arms is None and len(places) > 1:

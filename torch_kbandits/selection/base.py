@@ -1,5 +1,6 @@
 """What each surrogate of a bandit answers, and the posterior with points pending."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -22,7 +24,6 @@ from torch_kbandits.acquisition import (
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -33,7 +34,7 @@ from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.selection.propensities import Choice, shares, spread_out
+from torch_kbandits.selection.propensities import Choice, Chosen, shares, spread_out
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -53,18 +54,6 @@ class PosteriorConfig:
     full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
 
 
-def chosen_point(chooser: Any, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-    """Return the point (1, d) that a rule chooses of a posterior, of which nobody asks how; see ``choose``."""
-    x, _ = chooser.choose(rule, beta, seed, domain), taken_choice(chooser)
-    return x
-
-
-def taken_choice(chooser: Any) -> Choice | None:
-    """Return how a posterior chose its last point, once: what says it may hold the posterior itself."""
-    choice, chooser.choice = chooser.choice, None
-    return choice
-
-
 class FantasyPosterior(ABC):
     """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
 
@@ -78,15 +67,8 @@ class FantasyPosterior(ABC):
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
 
-    #: The row of what was chosen last, maybe as (1,); None on a box, a cube, and where nobody has all arms.
-    row: int | Tensor | None = None
-
     def __init__(self, pending: Tensor) -> None:
         self._pending, self.num_pending = [pending], pending.shape[0]
-        #: Returns the score of what was chosen last; 0 where it was chosen without one.
-        self.best_score: Callable[[], float] = float
-        #: How the point was chosen that was not added yet; None where candidates are not listed.
-        self.choice: Choice | None = None
 
     @property
     def pending(self) -> Tensor:
@@ -101,8 +83,8 @@ class FantasyPosterior(ABC):
         return same and torch.equal(self.pending, X)
 
     @abstractmethod
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the point (1, d) that a rule chooses.
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point that a rule chooses; equals are broken at random.
 
         Args:
             rule: how to choose.
@@ -126,8 +108,8 @@ class FantasyPosterior(ABC):
         domain: Domain,
         kernel_bound: Tensor,
         incumbent: Tensor | None = None,
-    ) -> Tensor:
-        """Return the candidate (1, d) of the highest score of those allowed; equals are broken at random.
+    ) -> Chosen:
+        """Return the candidate of the highest score of those allowed; equals are broken at random.
 
         The ``kernel_bound`` is the largest prior variance, and where not all is allowed the incumbent is what is to be
         improved on, both 0-dim; None for that of all.
@@ -139,26 +121,25 @@ class FantasyPosterior(ABC):
                 posterior = SomeOf(posterior, rows, incumbent)
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
             scores = rule.on_arms(posterior, beta, seed)
-            row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
+            row, score = best_of(scores, beta, kernel_bound, seed, ranks)
             row = row if rows is None else rows[row]
 
             def probabilities() -> Tensor:
                 own = rule.probabilities(posterior, scores, beta, seed, partial(shares, beta, kernel_bound))
                 return own if rows is None else spread_out(own, rows, len(offer.mean))
 
-            self.choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
-            return offer.chosen(row)
+            choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
+            return Chosen(offer.chosen(row), choice, score)
 
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, so many times."""
-        self._add(point, times)
+    def add(self, point: Tensor, times: int = 1, stage: int | None = None) -> None:
+        """Make a point (1, d) pending, so many times, which a stage chose if there are any."""
+        self._add(point, times, stage)
         points = point if times == 1 else point.expand(times, -1)
         self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list
         self.num_pending += times
-        self.choice = None
 
     @abstractmethod
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         """Prepare for a point (1, d) that becomes pending, so many times; copies share what this one has."""
 
     @abstractmethod
@@ -318,7 +299,7 @@ class Surrogate(ABC):
             domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
         surrogate, nothing = self.leading or self, torch.zeros_like(self.regularization)
         ahead = surrogate.fantasized(surrogate.inducing_points[:0])
-        return chosen_point(ahead, UpperConfidenceRule(), nothing, 0, domain)
+        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain).x
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
         """Return a round's domain with the point that a rule is to improve on, if that has to be searched for.
@@ -388,10 +369,11 @@ def best_of(
     from round to round, so there is no order of all.
     """
     if on_cpu_without_grad(scores, beta, kernel_bound):
-        share = ROUNDING_SHARE[kernel_bound.dtype]
-        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
-        if is_alone:
-            return row, partial(float, best)
+        values = scores.numpy()  # whose calls cost a tenth of PyTorch's
+        row, largest = int(values.argmax()), beta.item() * math.sqrt(kernel_bound.item())
+        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(values[row]), largest)
+        if np.count_nonzero(values < values[row] - width) == len(values) - 1:
+            return row, values[row].item
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item

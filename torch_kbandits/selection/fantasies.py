@@ -28,6 +28,7 @@ from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points, Posterior
 from torch_kbandits.selection.base import FantasyPosterior, best_of
 from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.propensities import Chosen
 from torch_kbandits.selection.search import found
 
 
@@ -56,9 +57,9 @@ class GaussianFantasy(FantasyPosterior):
 
     # ---------------------------------------------------------------- choosing
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the point (1, d) of the highest score; equals are broken at random."""
-        surrogate, self.choice = self.surrogate, None
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point of the highest score."""
+        surrogate = self.surrogate
         if rule.needs_incumbent or rule.is_random:
             rule = rule.scaled_to(surrogate)
         if domain.cube is not None:
@@ -78,22 +79,20 @@ class GaussianFantasy(FantasyPosterior):
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
         return self.surrogate.moments(known)[0].max() if len(known) else None
 
-    def _in_box(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the joint point (1, d) that a search of a box finds; no score decides before any reward."""
-        surrogate, number, self.best_score = self.surrogate, len(self.pending), float
+    def _in_box(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the joint point that a search of a box finds; no score decides before any reward."""
+        surrogate, number = self.surrogate, len(self.pending)
         is_blind, first_seed = rule.needs_observations and surrogate.num_observations == 0, surrogate.place.seed
         if is_blind and first_seed is not None:
-            return draw_sobol_samples(cast(Tensor, domain.bounds), n=number + 1, q=1, seed=first_seed)[number]
+            return Chosen(draw_sobol_samples(cast(Tensor, domain.bounds), n=number + 1, q=1, seed=first_seed)[number])
         if isinstance(rule, AdaptiveDiscretizationRule):
             x, index = rule.best_center(self.moments, surrogate.kernel, beta, domain)
-            self.best_score = lambda: index
-            return x
+            return Chosen(x, None, lambda: index)
         pending = self.pending.double() if number else None
         model, where = surrogate.searched_in_double, _in_double(self._started(domain))
         x = (UniformRule() if is_blind else rule).on_box(model, beta, pending, where, seed)
-        if not is_blind:
-            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
-        return x.to(surrogate.inducing_points)
+        score = float if is_blind else partial(_score, x, rule, model, beta, pending, where, seed)
+        return Chosen(x.to(surrogate.inducing_points), None, score)
 
     def _started(self, domain: Domain) -> Domain:
         """Return a box with points to start from: the action told last, and the best one known, or what is improved on.
@@ -108,15 +107,15 @@ class GaussianFantasy(FantasyPosterior):
         starts = [domain.in_context(surrogate.latest), *([] if best is None else [best])]
         return replace(domain, starts=distinct(torch.cat(starts).clamp(*cast(Tensor, domain.bounds)))[0])
 
-    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
+    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the joint point that a rule finds on a cube: at least as good as all that it looks at first."""
         surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
-        self.best_score, cube, first_seed = float, cast(Cube, domain.cube), surrogate.place.seed
+        cube, first_seed = cast(Cube, domain.cube), surrogate.place.seed
         if rule.needs_observations and surrogate.num_observations == 0:
             generator = torch.Generator().manual_seed(seed if first_seed is None else first_seed)
-            return domain.joint(cube.sample(1, generator, first=len(self.pending)))
+            return Chosen(domain.joint(cube.sample(1, generator, first=len(self.pending))))
         if isinstance(rule, RandomRule):
-            return domain.joint(rule.of_cube(cube, seed))
+            return Chosen(domain.joint(rule.of_cube(cube, seed)))
 
         def offer(points: Tensor) -> ListOffer:
             return ListOffer(self, replace(domain, arms=points, cube=None))
@@ -132,8 +131,8 @@ class GaussianFantasy(FantasyPosterior):
         with torch.no_grad():
             last = offer(points)
             scores = rule.on_arms(last, beta, seed)
-            row, self.best_score = best_of(scores, beta, surrogate.kernel_bound(), seed)
-            return last.chosen(row)
+            row, best = best_of(scores, beta, surrogate.kernel_bound(), seed)
+            return Chosen(last.chosen(row), None, best)
 
     def offered(self, domain: Domain) -> "TableOffer | ListOffer":
         """Return the posterior at what may be played in a round."""
@@ -153,7 +152,7 @@ class GaussianFantasy(FantasyPosterior):
         values = posterior.mean_at(at)[0], self.taken_in().variance_at(at)
         return surrogate._values(values[0]), surrogate._values(values[1])
 
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         """Part from the copies; points are taken in when a variance is asked for."""
         self._taken = [*self._taken]
 
@@ -299,7 +298,7 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        surrogate, (prior, c) = self._surrogate, self._surrogate.draws.function(seed)
+        surrogate, (prior, c) = self._surrogate, self._surrogate.drawn(seed)
         return lambda X: surrogate._values(prior.at(X).numpy() + c @ surrogate.posterior.coordinates(X))
 
 

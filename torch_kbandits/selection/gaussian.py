@@ -14,18 +14,17 @@ from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState,
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.prior_draws import PriorDraws
-from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
+from torch_kbandits.numerics.prior_draws import PriorDraws, RandomFourierFeatures, drawn_function
+from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History, own_or
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.observations import Places, merged
-from torch_kbandits.posteriors.posterior import Prior, arms_of
+from torch_kbandits.posteriors.observations import Places
+from torch_kbandits.posteriors.posterior import Arms, Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
-from torch_kbandits.selection.draws import PosteriorDraws
 from torch_kbandits.selection.online import pruned, started, too_many_forgotten, uniforms
 from torch_kbandits.selection.search import SearchConfig
 
@@ -188,10 +187,7 @@ class GaussianSurrogate(Surrogate):
         """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
 
-    @cached_property
-    def searched(self) -> NystromGP | OnlineGP:
-        """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
+    searched = cached_property(shown)  # which nobody changes
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
@@ -260,7 +256,7 @@ class GaussianSurrogate(Surrogate):
     def _learn(self, places: Places, weights: Array, rests: Array) -> None:
         """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or downdate it."""
         if len(places):
-            self.posterior = self.posterior.learned(*merged(places, weights, rests.T))
+            self.posterior = self.posterior.learned(places, weights, rests.T)
         counts = self.posterior.told.counts
         if not self._is_stationary and len(counts) > _MANY and 4 * np.count_nonzero(counts) < len(counts):
             self.posterior, moved = self.posterior.without_forgotten()
@@ -273,7 +269,7 @@ class GaussianSurrogate(Surrogate):
 
         What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
         """
-        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), _NOTHING
+        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(told.Y.shape[0]), _NOTHING
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
@@ -418,12 +414,34 @@ class GaussianSurrogate(Surrogate):
         other._tell(told, times, weights, None, None, _NOTHING)
         return other
 
-    @property
-    def draws(self) -> PosteriorDraws:
-        """Draws of f − mean."""
-        return PosteriorDraws(self.posterior, self._order, self.kernel)
+    # ---------------------------------------------------------------- draws of f − mean, by Matheron's rule
+
+    def drawn(self, seed: int) -> tuple[RandomFourierFeatures, Array]:
+        """Return a draw of the prior as a function, and weights of the coordinates, (m,), that make it one of f − mean.
+
+        Source: Wilson et al., ICML 2020. ``InputError`` if the kernel has no random Fourier features.
+        """
+        told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
+        prior = drawn_function(self.kernel, told.points.shape[-1], generator)
+        at = self.posterior.draw_correction
+        return prior, at(lambda places: prior.at(told.points_at(places)).numpy(), generator, self._order)
 
     def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
-        drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
-        return self._values(drawn)
+        """Return a joint draw of f − mean at the arms, (A,), equal at equal arms; as ``drawn`` if not all in memory."""
+        source, posterior, generator = cast(ArmSource, self.place.source), self.posterior, torch.Generator()
+        generator, followers, number = generator.manual_seed(seed), cast(Arms, posterior.arms), len(source)
+        features = followers.table.features
+        if source.tensor is None:
+            prior, c = self.drawn(seed)
+            values = torch.cat([prior.at(block) for _, block in source.blocks()])
+            return self._values(values + torch.as_tensor(features.product(c)))
+        points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
+        known = self._prior_draws
+        if known is None or known.is_for_first or not torch.equal(known.points, points):
+            first = rows[number + torch.from_numpy(posterior.basis)].unique()
+            known = self._prior_draws = PriorDraws(followers.kernel, points, first)
+        values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
+        at = posterior.draw_correction
+        c = at(lambda places: values[others[places]].double().cpu().numpy(), generator, self._order)
+        drawn, order = values[arms] + torch.as_tensor(features.product(c)), torch.arange(number, device=arms.device)
+        return self._values(drawn[order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")[arms]])

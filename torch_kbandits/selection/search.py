@@ -6,17 +6,14 @@ from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits.acquisition import Cube, Domain, climb
 from torch_kbandits.acquisition.climbing import Rescaled
-from torch_kbandits.candidates import ArmSource, Box
-from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.numerics.rows import with_owners
 
-_PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
 _STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on
 
 
@@ -28,18 +25,6 @@ class SearchConfig:
     tie_rank: Tensor | None = None  # the order in which ties between arms are broken, (A,)
     seed: int | None = None  # of the first points of a box or cube; None for that of the choice
     probes: Tensor | None = None  # points (k, d) that stand for all of the domain
-
-    @classmethod
-    def on_box(cls, box: Box, seed: int) -> "SearchConfig":
-        """Return the search in a box by a bandit of a seed; its corners and a Sobol set stand for all points."""
-        probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
-        return cls(seed=seed_for(seed, 0, "sobol") % 2**31, probes=probes)
-
-    @classmethod
-    def on_cube(cls, cube: Cube, seed: int, *, in_contexts: bool) -> "SearchConfig":
-        """Return the search on a cube by a bandit of a seed; in contexts no points stand for all."""
-        probes = None if in_contexts else cube.sample(_PROBES, generator_for(0, 0, "probes"))
-        return cls(seed=seed_for(seed, 0, "sobol"), probes=probes)
 
 
 def found(

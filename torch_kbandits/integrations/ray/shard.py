@@ -13,10 +13,10 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.candidates import ArmSource
+from torch_kbandits.numerics.prior_draws import drawn_function
 from torch_kbandits.numerics.random import generator_for, tie_width
 from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection import among
-from torch_kbandits.selection.draws import drawn_function
 
 Array = NDArray[Any]
 
