@@ -190,22 +190,3 @@ def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(d
     bandit, with_batches = told(make(RULES[rule], domain, batches=batches), N)
     assert torch.equal(bandit.inducing_points, plain.inducing_points)
     assert with_batches - work < {"arms": 1.5, "contexts": 2.1}[domain] * 256**2
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("rule", ["exact", "fresh", "kors"])
-@pytest.mark.parametrize("domain", ["arms", "box", "contexts"])
-def test_no_kernel_value_is_computed_for_more_outcomes(domain, rule):
-    """Not even where all means are read: limits that allow everything are kept."""
-    prior, values = kb.Prior(kernel(), LAMBDA, lambda X: 0.5 - X[..., -1]), []
-    for number in (1, 3):
-        limits = [kb.AtMost(kb.Outcome(str(each), prior), 99.0, "optimistic") for each in range(number)]
-        candidates = kb.ContextualActions(X[:20, :1], context_dim=1) if domain == "contexts" else domain
-        bandit = make((RULES | FEW_RULES)[rule], candidates, kernel=prior.kernel, constraints=limits)
-        for turn in range(4 if domain == "box" else 9):
-            Counting.computed *= turn != 1
-            words = {"context": X[turn, :1]} if domain == "contexts" else {}
-            x = bandit.ask(**words)
-            bandit.tell(x, x.sum(-1), outcomes=dict.fromkeys(bandit.outcomes, x[:, -1]), **words)
-        values.append(Counting.computed)
-    assert values[0] == values[1] > 0

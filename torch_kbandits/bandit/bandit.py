@@ -414,13 +414,13 @@ class Bandit(KeptBandit, BanditDecisions, BanditReports):
     def _learn(self, state: State, X: Tensor, rows: Sequence[int], start: float, **said: Any) -> None:
         """Take over what is known once points (q, d) are told, rows of what is pending or -1; it began in seconds."""
         config, asked = self._config, state.ledger.pending
-        told, is_over = round_of(config, state, X, rows, **said)
+        clock, told, is_over = round_of(config, state, X, rows, **said)
         pending = asked.without_rows(rows) if is_over else asked
         if is_over and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=5)
         # What learns shares buffers with the fantasized, and writes to them.
         ahead, self._cached_fantasy = self._known_ahead(state), None
-        after = learned(config, state, told, pending, ahead)
+        after = learned(config, state, clock, told, pending, ahead)
         if state.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
             warn_of_far_rewards(config, after.ledger.history_since(0), after.told.kernel_bound(), 4)
         # A batch of which all is told and nothing learned stays what it was.

@@ -28,7 +28,7 @@ from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.outcomes import REWARD, CostObjective, Objective
 from torch_kbandits.selection import (
     BelievedFantasy,
-    Choice,
+    Chosen,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -38,7 +38,6 @@ from torch_kbandits.selection import (
     ScalarizedFantasy,
     among,
 )
-from torch_kbandits.selection.base import taken_choice
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -161,21 +160,21 @@ def with_chosen(
     while (number := ahead.num_pending) < size:
         number_asked = state.ledger.num_asked + number - known.num_pending
         if (planned := _planned(config, state, number_asked, offer.domain, slate)) is not None:
-            found, times, choice = planned, 1, None
+            found, times = Chosen(planned), 1
         elif repeats and _may_repeat(config, ahead, waiting, slate) and (again := cast(Any, rule).repeats(ahead)):
-            found, times, choice = ahead.pending[:1], min(again, size - number), None
+            found, times = Chosen(ahead.pending[:1]), min(again, size - number)
         else:
             now = first if first is config.rule else rule_in(config, state, number)
             seed = seed_for(config.seed, state.round, f"ask {number}")
-            found = _drawn(config, offer, sought, now, beta, seed)
-            choice = taken_choice(sought)
+            found, times = _drawn(config, offer, sought, now, beta, seed), 1
             if config.levels is not None:
                 turn = None if now is config.rule else state.ledger.num_learned + number
-                found, choice = _at_level(config, state, domain, found, ahead, offer, slate, turn), None
-            found, times = as_told(candidates, found) if candidates.is_timed else found, 1
+                found = Chosen(_at_level(config, state, domain, found.x, ahead, offer, slate, turn))
+            if candidates.is_timed:
+                found = found._replace(x=as_told(candidates, found.x))
         if slate is not None:
-            times, offer = 1, slate.with_choice(found, choice, ahead, offer)
-        ahead.add(found, times)
+            times, offer = 1, slate.with_choice(found.x, found.choice, ahead, offer)
+        ahead.add(found.x, times, found.stage)
         if q is None and is_batch_complete(config, ahead, waiting, slate):
             break
     return ahead
@@ -214,20 +213,21 @@ def _planned(
 
 def _drawn(
     config: BanditConfig, offer: Playable, sought: Any, rule: AcquisitionRule, beta: Tensor, seed: int
-) -> Tensor:
-    """Return the point (1, d) that a rule chooses, or with some probability a uniform one."""
-    found, own, mixture = offer.chosen(sought, rule, beta, seed), sought.choice, config.acquisition
+) -> Chosen:
+    """Return the point that a rule chooses, or with some probability a uniform one."""
+    found, mixture = offer.chosen(sought, rule, beta, seed), config.acquisition
     if not isinstance(mixture, EpsilonGreedy):
         return found
+    own = found.choice
     if mixture.explores(seed):
         found = offer.chosen(sought, UniformRule(), beta, seed_for(seed, 0, "uniform"))
-    if own is not None:
+    if own is None or found.choice is None:
+        return found
 
-        def mixed() -> Tensor:
-            return mixture.mixed(own.probabilities(), offer.domain.allowed)
+    def mixed() -> Tensor:
+        return mixture.mixed(own.probabilities(), offer.domain.allowed)
 
-        sought.choice = Choice(sought.choice.row, mixed, own.is_expensive)
-    return found
+    return found._replace(choice=found.choice._replace(probabilities=mixed, is_expensive=own.is_expensive))
 
 
 def is_batch_complete(

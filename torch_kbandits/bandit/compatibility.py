@@ -19,9 +19,9 @@ from torch_kbandits.candidates.timed import check_offered, untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import check_kernel
+from torch_kbandits.numerics.prior_draws import drawn_function
 from torch_kbandits.outcomes import REWARD, CostObjective, Limit, Scalarization
 from torch_kbandits.priors import given_prior
-from torch_kbandits.selection.draws import drawn_function
 
 
 def check_pieces(config: Any) -> None:

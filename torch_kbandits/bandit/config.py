@@ -23,7 +23,6 @@ from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
 from torch_kbandits.bandit.fidelities import Levels, levels_of
-from torch_kbandits.bandit.values import are_same
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
@@ -45,7 +44,6 @@ from torch_kbandits.priors.prior import depends_on_time, mean_over
 from torch_kbandits.priors.units import column_spans
 from torch_kbandits.selection import (
     EnsembleSurrogate,
-    GaussianSurrogate,
     PosteriorConfig,
     StagedSurrogate,
     Surrogate,
@@ -304,32 +302,11 @@ class BanditConfig:
         num_stages, memory = self.rule.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
-        config = self._posterior_config(under, self._beside_rewards)
+        config = self._posterior_config(under)
         surrogate, *stages = (surrogate_over(self.candidates, config) for _ in range(1 + num_stages))
         return StagedSurrogate((surrogate, *stages), num_latest) if stages else surrogate
 
-    @cached_property
-    def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
-        """The numbers and prior means of the outcomes whose posteriors differ from that of rewards in the mean alone.
-
-        Each play is learned when it is told, all of it measured, and nothing is decided by rewards alone.
-        """
-        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective, self.learning
-        if self.num_stages or _known(*deciding):
-            return ()
-        return tuple(
-            (number, own.spec.mean)
-            for number, own in enumerate(self.of_outcomes)
-            if own.learning is None
-            and own.start.floor == -math.inf
-            and own.start.regularization == self.start.regularization
-            and (own.memory, own.hidden_columns, own.has_clock) == (self.memory, self.hidden_columns, self.has_clock)
-            and are_same(own.start.kernel, self.start.kernel)
-        )
-
-    def _posterior_config(
-        self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
-    ) -> PosteriorConfig:
+    def _posterior_config(self, spec: SurrogateSpec) -> PosteriorConfig:
         return PosteriorConfig(
             self.kernel_under(spec.memory, spec.prior.kernel),
             spec.prior.regularization,
@@ -339,7 +316,6 @@ class BanditConfig:
             memory=spec.memory,
             mean=spec.mean,
             full_at=None if self.dictionary is None else self.dictionary.full_at,
-            outcomes=outcomes,
         )
 
     def kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
@@ -382,8 +358,3 @@ def _kinds() -> dict[str, tuple[type, ...]]:
 def _known(*words: Any) -> tuple[Any, ...]:
     """Return the words that are not None."""
     return tuple(word for word in words if word is not None)
-
-
-def beside(host: Surrogate, outcome: int) -> GaussianSurrogate | None:
-    """Return the posterior of the outcome of a number beside that of rewards; None if it has its own."""
-    return host.seen_as(outcome) if isinstance(host, GaussianSurrogate) else None

@@ -20,7 +20,6 @@ from torch_kbandits.numerics.rows import among, distinct
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import Fidelity
 from torch_kbandits.selection import FantasyPosterior, Surrogate
-from torch_kbandits.selection.base import chosen_point
 from torch_kbandits.selection.search import BoxCube, cube_of
 from torch_kbandits.spaces import ParameterSpace
 
@@ -196,7 +195,7 @@ class Levels:
         if constraints is not None:
             raise constraints.refusal
         nothing, ahead = torch.zeros_like(surrogate.regularization), surrogate.fantasized(surrogate.inducing_points[:0])
-        return chosen_point(ahead, UpperConfidenceRule(), nothing, 0, domain)
+        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain).x
 
     def spent(self, history: History) -> float:
         """Return what the plays of a history cost that are over, one at another value that of the nearest level."""

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.causes import causes_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import BAND, FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
@@ -24,7 +23,7 @@ from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
 from torch_kbandits.confidence.guarantee import Circumstances, precise
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors import Prior
 
@@ -42,6 +41,13 @@ _EARLY = 10
 _ENOUGH_OF_RANGE = 0.5
 #: What to do where the past misleads.
 _FORGET = "give a memory{}, or trigger=CumulatedTrigger(), or call restart()"
+
+#: So many rewards, the latest, are compared; and by so many nats they have to be more probable with a cause.
+_MOST, _CLEAR = 200, 3.0
+#: Noise variances that are compared, times λ; and horizons, times the time that they span.
+_NOISES, _HORIZONS = np.geomspace(1.0, 64.0, 25), 2.0 ** np.arange(2.0, -8.0, -1.0)
+#: The prior variance of a level that all rewards share, in those of the function.
+_LEVEL = 10.0
 
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -201,7 +207,8 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
 
 def _misfit(what: str, config: BanditConfig, state: State) -> str:
     """Say that rewards, or what else a state is of, are not what was predicted, since when, why and what to do."""
-    known, causes, level = state.predictions.judged, causes_of(config, state), state.spec.prior.regularization
+    known, level = state.predictions.judged, state.spec.prior.regularization
+    noise, share, is_off = _causes(config, state)
     start, mean, spread = known.misfit.leading[1], statistics.fmean(known.recent), _spread(known)
     is_old, is_shifted = start < known.since + _EARLY, abs(mean) > 0.5 * spread
     since = "from the start" if is_old else f"since about round {start}"
@@ -209,16 +216,14 @@ def _misfit(what: str, config: BanditConfig, state: State) -> str:
     if not is_shifted:
         said, since = "further from", f"than the bands say {since}, {spread:.3g} times of late"
     found, fit = list[tuple[str, str]](), "fit the prior, LearnedPrior() or fit_prior"
-    if (share := causes.forgetting) > 0.0:
+    if share > 0.0:
         moves = f"the function moves, about {100.0 * share:.2g} % of it in a unit of time"
         found.append((moves, _FORGET.format(f" such as TemporalPrior({share:.2g})")))
-    if causes.noise > 1.0:
+    if noise > 1.0:
         still = "" if share else "; the function is not seen to move"
-        louder = (
-            f"λ is below the noise, of variance about {causes.noise * level:.2g}, or the kernel is too smooth{still}"
-        )
+        louder = f"λ is below the noise, of variance about {noise * level:.2g}, or the kernel is too smooth{still}"
         found.append((louder, fit))
-    if causes.level and not share:
+    if is_off and not share:
         found.append(("the prior mean is off", "give mean= or a LearnedPrior()"))
     if not found:
         unknown = "whether that is noise, a kernel that is too smooth, or a change in the past cannot be told"
@@ -228,6 +233,45 @@ def _misfit(what: str, config: BanditConfig, state: State) -> str:
         f"{what} lie {said} their predictions {since}: {cause}. Then {advice}. Flagged in round {known.flagged}; a "
         f"right model has at most {100.0 * FALSE_ALARM:g} % chance of that, ever."
     )
+
+
+@torch.no_grad()
+def _causes(config: BanditConfig, state: State) -> tuple[float, float, bool]:
+    """Return the noise variance in λ, the share ε of the function new in a unit of time, and whether the mean is off.
+
+    They are 1, 0 and False where no other is clear. Compared is how probable the rewards since the last restart are.
+
+    Rewards are N(m, K (1 − ε)^(|t − t'| / 2) + v + c Λ), m the prior mean, v the variance of a level that is not known
+    and Λ the diagonal of λ, or of the noise that was told; ε and c are the most probable of a grid. A cause is clear if
+    without it, at the best of the others, rewards are less probable by three nats or more.
+
+    Cost: O(n³) for each of eleven ε, n at most 200 of the rewards.
+    """
+    spec, ledger = state.spec, state.ledger
+    told = spec.counted(ledger.history_since(ledger.num_forgotten).rewarded)
+    told = told.rows(slice(-_MOST, None))
+    times = (told.rounds if told.times is None else told.times).double().cpu().numpy()
+    K = gram(config.kernel_under(spec.memory, spec.prior.kernel), told.X).double().cpu().numpy()
+    noise = torch.as_tensor(told.noise_or(spec.prior.regularization), dtype=torch.float64).cpu().numpy()
+    whitened = np.broadcast_to(noise**-0.5, times.shape)
+    Y = whitened * (told.Y - spec.expected(told.X)).double().cpu().numpy()
+    apart, level = np.abs(times[:, None] - times), _LEVEL * K.diagonal().mean()
+    shares = [0.0, *(-math.expm1(-2.0 / horizon) for horizon in _HORIZONS * apart.max() if horizon > 0.0)]
+
+    def densities(share: float, level: float) -> np.ndarray:
+        """Return the log densities of rewards in units of their noise under each c, (c,)."""
+        covariance = K * (1.0 - share) ** (0.5 * apart) + level
+        variances, directions = np.linalg.eigh(whitened[:, None] * covariance * whitened)
+        total = np.maximum(variances, 0.0)[:, None] + _NOISES
+        return -0.5 * ((directions.T @ Y)[:, None] ** 2 / total + np.log(total)).sum(0)
+
+    found = np.stack([densities(share, level) for share in shares])
+    least = found.max() - _CLEAR
+    found = found if found[0].max() < least else found[:1]
+    found = found if found[:, 0].max() < least else found[:, :1]
+    moved, louder = np.unravel_index(found.argmax(), found.shape)
+    without = densities(shares[moved], 0.0)[louder]
+    return float(_NOISES[louder]), shares[moved], bool(without < found.max() - _CLEAR)
 
 
 def guarantee(

@@ -1,16 +1,17 @@
 """How what a bandit knows changes with each round: functions from one state to the next."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import is_batch_complete
-from torch_kbandits.bandit.config import BanditConfig, beside
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import (
     failures_after,
     relearned,
@@ -19,8 +20,7 @@ from torch_kbandits.bandit.relearning import (
     with_prior,
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
-from torch_kbandits.bandit.state import Round, State
-from torch_kbandits.dictionaries import Selection
+from torch_kbandits.bandit.state import State
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -29,7 +29,6 @@ from torch_kbandits.observations.history import (
     checked_history,
     joined,
     measured,
-    own_or,
     rewards,
     told_noise,
     told_rewards,
@@ -42,14 +41,13 @@ from torch_kbandits.selection import FantasyPosterior, Surrogate, over_arms
 _FIRST_LOOKED_AT = 256
 
 
-def before_any(config: BanditConfig, surrogate: Surrogate | None = None) -> State:
-    """Return what is known before anything is asked or told; with a surrogate that is given, if one is."""
+def before_any(config: BanditConfig) -> State:
+    """Return what is known before anything is asked or told."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
     spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
-    told = config.surrogate(spec) if surrogate is None else surrogate
-    outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
-    return State(ledger, config.clock, told, spec, outcomes=outcomes)
+    outcomes = tuple(before_any(own) for own in config.of_outcomes)
+    return State(ledger, config.clock, config.surrogate(spec), spec, outcomes=outcomes)
 
 
 def without_expired(config: BanditConfig, state: State) -> State:
@@ -63,10 +61,20 @@ def without_expired(config: BanditConfig, state: State) -> State:
     measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
-    Y = X.new_full((len(X),), torch.nan)
-    known = pending.stages_of(rows), measured, times, failed
-    told = Round(state.clock, X, Y, *known, propensities=pending.propensities_of(rows))
-    return learned(config, state, told, left)
+    known = X, X.new_full((len(X),), torch.nan), times, measured, failed
+    told = _told(state.clock, state.round, pending, rows, *known)
+    return learned(config, state, state.clock, told, left)
+
+
+def _told(clock: Clock, number: int, pending: Pending, rows: Sequence[int], *known: Any) -> History:
+    """Return what is told in the round of a number of points that are rows of what was pending, or -1.
+
+    Known are points, rewards, times, outcomes and failures, and maybe noise.
+    """
+    X, Y, times, measured, failed, *noise = known
+    told_at = None if times is None else torch.full_like(times, clock.now)
+    noted, rounds = (measured, told_at, failed, pending.propensities_of(rows), *noise), torch.full(Y.shape, number)
+    return History(X, Y, rounds, pending.stages_of(rows), times, *noted)
 
 
 def round_of(
@@ -81,8 +89,8 @@ def round_of(
     time: Any = None,
     noise: Any = None,
     sem: Any = None,
-) -> tuple[Round, bool]:
-    """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
+) -> tuple[Clock, History, bool]:
+    """Return the clock then, what is told of points X (q, d), rows of what is pending or -1, and whether it is all."""
     asked, columns = state.ledger.pending, None
     if outcomes is not None or config.declared:
         columns = measured(outcomes, [each.name for each in config.declared], X)
@@ -101,8 +109,7 @@ def round_of(
         if not is_over:
             raise InputError("noise and sem are of rewards, and only outcomes are told: give them with y.")
         noise = told_noise(noise, sem, Y)
-    known = asked.stages_of(rows), columns, times, lost, is_rewarded, asked.propensities_of(rows), noise
-    return Round(clock, X, Y, *known), is_over
+    return clock, _told(clock, state.round, asked, rows, X, Y, times, columns, lost, noise), is_over
 
 
 def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
@@ -115,99 +122,66 @@ def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
             raise InputError(f"{name!r} is a cost and must be at least 0, got {least:g}: tell earnings with y.")
 
 
-def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
-    """Return what is known once all that was told is forgotten; points stay pending. A surrogate may be given."""
-    told, outcomes = surrogate, list[State]()
-    if told is None:
-        told = config.surrogate(state.spec).at(state.clock.now)
-    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        outcomes.append(restarted(own, known, beside(told, number) if known.is_beside else None))
+def restarted(config: BanditConfig, state: State) -> State:
+    """Return what is known once all that was told is forgotten; points stay pending."""
+    told = config.surrogate(state.spec).at(state.clock.now)
+    outcomes = tuple(restarted(*each) for each in zip(config.of_outcomes, state.outcomes, strict=True))
     ledger = replace(state.ledger, held=(), num_forgotten=state.ledger.num_observations)
-    after = replace(state, ledger=ledger, told=told, answers=(), outcomes=tuple(outcomes))
+    after = replace(state, ledger=ledger, told=told, answers=(), outcomes=outcomes)
     return replace(after, predictions=Predictions(state.round), failures=None, underway=None)
 
 
 def learned(
     config: BanditConfig,
     state: State,
-    told: Round,
+    clock: Clock,
+    told: History,
     pending: Pending,
     ahead: FantasyPosterior | None = None,
-    numbers: Collection[int] | None = None,
 ) -> State:
-    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch.
-
-    Of outcomes those of some numbers learn it; None for all.
-    """
+    """Return what is known after a round, given what stays pending and, if known, the posterior with the batch."""
+    after = _with_rewards(config, state, clock, told, pending, ahead)
     if not config.of_outcomes:
-        return _with_rewards(config, state, told, pending, ahead)
-    numbers = range(len(config.of_outcomes)) if numbers is None else numbers
-    start = state.at(told.clock) if any(each.is_beside for each in state.outcomes) else state
-    # Before rewards are learned, since what comes after writes over features that a prediction reads.
-    judged = {number: _judged(config, start, told, number) for number in numbers if start.outcomes[number].is_beside}
-    after = _with_rewards(config, start, told, pending, ahead if start.told is state.told else None)
-    outcomes = list(after.outcomes)
-    for number in numbers:
-        own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
-        known, left = replace(known, round=state.round), known.ledger.pending
-        part = own_round(config, own, told, number)
-        if part is not None and known.is_beside:
-            host = cast(Surrogate, beside(after.told, number))
-            known = replace(_noted(known, _as_told(known, part), (), left, part.clock), told=host)
-        elif part is not None:
-            known = _with_rewards(own, known, part, left, None)
-        outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
+        return after
+    outcomes = list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, after.outcomes, strict=True)):
+        known, part = replace(known, round=state.round), measured_of(config, own, told, number)
+        if len(part.X):
+            known = _with_rewards(own, known, clock if own.has_clock else own.clock, part, known.ledger.pending)
+        outcomes.append(replace(known.at(after.clock if own.has_clock else own.clock), round=after.round))
     return replace(after, outcomes=tuple(outcomes))
 
 
-def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
-    """Return what is known of an outcome beside rewards once its predictions of a round were judged."""
-    own, known = config.of_outcomes[number], state.outcomes[number]
-    if told.noise is None and bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
-        part = cast(Round, own_round(config, own, told, number))
-        before = _predicted(own, known, part.X, part.times)
-        residuals = [] if before is None else standardized(part.Y, before.mean, before.variance, before.noise)
-        return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
-    # Not all of the round was measured, or has rewards of equal noise: it has a posterior of its own from now on.
-    ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
-    history = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    if len(history.X):
-        points = known.told.inducing_points
-        dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
-        surrogate = surrogate.restored(history, dictionary)
-    return replace(known, told=surrogate)
-
-
-def own_round(config: BanditConfig, own: BanditConfig, told: Round, number: int) -> Round | None:
-    """Return the round as it is told to an outcome of a number; None where it was measured of no play."""
-    Y = cast(Tensor, told.outcomes)[:, number]
-    there = Y.isfinite()
-    if not bool(there.any()):
-        return None
-    clock, times = (told.clock, cast(Tensor, told.times)[there]) if own.has_clock else (own.clock, None)
-    return Round(clock, config.as_in(own, told.X[there]), Y[there], None, None, times)
+def measured_of(config: BanditConfig, own: BanditConfig, told: History, number: int) -> History:
+    """Return what was measured of an outcome of a number, as if it were the reward."""
+    there = (Y := cast(Tensor, told.outcomes)[:, number]).isfinite()
+    times = (told.times, told.told_at) if own.has_clock else (None, None)
+    return History(config.as_in(own, told.X), Y, told.rounds, None, times[0], None, times[1]).rows(there)
 
 
 def _with_rewards(
-    config: BanditConfig, state: State, new: Round, pending: Pending, ahead: FantasyPosterior | None
+    config: BanditConfig,
+    state: State,
+    clock: Clock,
+    told: History,
+    pending: Pending,
+    ahead: FantasyPosterior | None = None,
 ) -> State:
     """Return what is known of rewards after a round; see ``learned``."""
-    clock, X, Y, times, is_rewarded, noise = new.clock, new.X, new.Y, new.times, new.is_rewarded, new.noise
     known, state = state.told, state.at(clock)
-    if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
-        X, Y = X[there], Y[there]
-        times, noise = (each if each is None else each[there] for each in (times, noise))
-    if (floor := state.spec.prior.floor) > -math.inf:
+    is_rewarded = not np.isnan(told.Y.numpy()).any()  # whose calls cost a third of PyTorch's
+    new = told if is_rewarded else told.rewarded
+    Y, floor = new.Y, state.spec.prior.floor
+    if floor > -math.inf:
         Y = Y.clamp_min(floor)
     # Under a prior that is learned nothing triggers before it was fitted to rewards since the last restart.
     trigger = config.trigger
     if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
         trigger = None
-    before = _predicted(config, state, X, times, noise, judges_all=trigger is not None)
+    before = _predicted(config, state, new, judges_all=trigger is not None)
     residuals = [] if before is None else standardized(Y, before.mean, before.variance, before.noise)
     if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
-    told = _as_told(state, new)
     ahead = ahead if state.told is known else None
     parts = joined([*state.ledger.held, told]) if state.ledger.held else told
     is_complete = config.batches is None or _is_complete(config, told, parts.over, state.told, ahead)
@@ -230,7 +204,7 @@ def _with_rewards(
         return relearned(config, changed(after, predictions=Predictions(number) if is_refitted else judged))
     surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
-    if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
+    if not held and (counted := parts if is_whole else state.spec.counted(parts)).X.shape[0]:
         generator = config.dictionary_generator(state.ledger.num_learned)
         surrogate = surrogate.learned(counted, config.dictionary, generator, now)
     else:
@@ -240,38 +214,22 @@ def _with_rewards(
     return changed(after, told=surrogate, predictions=judged, failures=failures)
 
 
-def _predicted(
-    config: BanditConfig,
-    state: State,
-    X: Tensor,
-    times: Tensor | None,
-    told: Tensor | None = None,
-    *,
-    judges_all: bool = False,
-) -> Prediction | None:
-    """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
-
-    Of their noise, (q,), something may be told.
+def _predicted(config: BanditConfig, state: State, told: History, *, judges_all: bool) -> Prediction | None:
+    """Return the prediction of rewards told, of many of the first of them unless all are judged.
 
     It is None where nothing is expected of rewards: under a prior that is to be fitted and was not yet.
     """
+    X, times = told.X, told.times
     if not judges_all:
         if not X.shape[0] or not config.is_prior_known(state.last_fit):
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     surrogate, known = state.surrogate, state.predictions
     memory, now, noise = state.spec.memory, state.clock.now, surrogate.regularization
-    noise = fresh = noise if told is None else own_or(told, noise)
+    noise = fresh = cast(Tensor, told.noise_or(noise))
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise, fresh)
-
-
-def _as_told(state: State, new: Round) -> History:
-    rounds = torch.full((new.X.shape[0],), state.round)
-    told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
-    known = new.stages, new.times, new.outcomes, told_at, new.failed, new.propensities, new.noise
-    return History(new.X, new.Y, rounds, *known)
 
 
 def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
@@ -289,16 +247,13 @@ def over_others(config: BanditConfig, state: State, kept: Tensor) -> State:
     if not state.ledger.num_observations:  # before any reward a prior that is learned knows the ranges of columns
         fresh = before_any(config)
         told, spec = fresh.told.at(state.clock.now), fresh.spec
-    outcomes = list[State]()
-    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
-        host = beside(told, number) if known.is_beside else None
-        outcomes.append(over_others(own, known, kept) if host is None else replace(known, told=host))
+    outcomes = tuple(over_others(*each, kept) for each in zip(config.of_outcomes, state.outcomes, strict=True))
     if state.failures is not None:
         surrogate = over_arms(state.failures.surrogate, config.candidates, kept, config.seed)
         failures = replace(state.failures, surrogate=surrogate)
     pending = pending._replace(rows=tuple(places.get(row, -1) for row in pending.rows))
     after = replace(state, ledger=replace(state.ledger, pending=pending), told=told, spec=spec)
-    return replace(after, outcomes=tuple(outcomes), failures=failures, compared=())
+    return replace(after, outcomes=outcomes, failures=failures, compared=())
 
 
 def replayed(config: BanditConfig, state: State, history: History) -> State:
@@ -311,51 +266,47 @@ def replayed(config: BanditConfig, state: State, history: History) -> State:
     example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
     history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
     _check_costs(config, history.outcomes)
-    clocks, rounds, end = state.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
-    counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
-    for clock, number in zip(clocks, counts, strict=True):
-        told, end = history.rows(slice(end, end + number)), end + number
-        known = told.stages, told.outcomes, told.times, told.failed
-        rounds.append(Round(clock, told.X, told.Y, *known, propensities=told.propensities, noise=told.noise))
-    before, numbers = state.outcomes, range(len(config.of_outcomes))
-    together = [number for number in numbers if before[number].is_beside]
+    clocks, end = state.clock.replayed(history.times, history.told_at, history.rounds), 0
+    counts, rounds = history.rounds.unique_consecutive(return_counts=True)[1], list[History]()
+    told_at = torch.tensor([clock.now for clock in clocks], dtype=torch.float64).repeat_interleave(counts)
+    history = history._replace(rounds=torch.arange(len(counts)).repeat_interleave(counts))
+    history = history._replace(told_at=None if history.times is None else told_at)
+    for number in counts.tolist():
+        rounds.append(history.rows(slice(end, end + number)))
+        end += number
     if config.trigger is not None:  # it restarts outcomes as well
-        together = list(numbers)
-    if config.trigger is not None or together:
-        for told in rounds:
-            pending = state.ledger.pending.without(told.X, config.own_columns)
-            state = learned(config, state, told, pending, None, together)
-    else:
-        state = _with_rounds(config, state, rounds)
-    outcomes = list(state.outcomes)
-    for number in set(numbers) - set(together):
-        own = config.of_outcomes[number]
-        known = _with_rounds(own, before[number], [own_round(config, own, each, number) for each in rounds])
-        outcomes[number] = known.at(state.clock if own.has_clock else own.clock)
-    return replace(state, outcomes=tuple(outcomes))
+        for clock, told in zip(clocks, rounds, strict=True):
+            state = learned(config, state, clock, told, state.ledger.pending.without(told.X, config.own_columns))
+        return state
+    after, outcomes = _with_rounds(config, state, clocks, rounds), list[State]()
+    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
+        parts = [measured_of(config, own, each, number) for each in rounds]
+        known = _with_rounds(own, known, clocks if own.has_clock else (own.clock,) * len(parts), parts)
+        outcomes.append(known.at(after.clock if own.has_clock else own.clock))
+    return replace(after, outcomes=tuple(outcomes))
 
 
-def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | None]) -> State:
+def _with_rounds(config: BanditConfig, state: State, clocks: Sequence[Clock], rounds: Sequence[History]) -> State:
     """Return what is known of rewards after rounds, of which some may have told none; see ``replayed``."""
     done = 0
     if _decides_nothing(config):
         noted = start = state
-        for number, told in enumerate(rounds, 1):
-            if told is None:
+        for number, (clock, told) in enumerate(zip(clocks, rounds, strict=True), 1):
+            if not len(told.X):
                 noted = replace(noted, round=noted.round + 1)
                 continue
             pending = noted.ledger.pending.without(told.X, config.own_columns)
-            noted = with_prior(config, _noted(noted, _as_told(noted, told), (), pending, told.clock))
+            noted = with_prior(config, _noted(noted, told, (), pending, clock))
             if noted.last_fit is not start.last_fit or noted.spec is not start.spec:
                 done, start = number, noted
         if done:
             state = relearned(config, replace(start, predictions=Predictions(start.round)))
-    for told in rounds[done:]:
-        if told is None:
-            state = replace(state, round=state.round + 1)
-        else:
+    for clock, told in zip(clocks[done:], rounds[done:], strict=True):
+        if len(told.X):
             pending = state.ledger.pending.without(told.X, config.own_columns)
-            state = _with_rewards(config, state, told, pending, None)
+            state = _with_rewards(config, state, clock, told, pending)
+        else:
+            state = replace(state, round=state.round + 1)
     return state
 
 

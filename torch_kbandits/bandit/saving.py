@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
+from torch_kbandits.bandit.learning import measured_of
 from torch_kbandits.bandit.relearning import failures_in, with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.state import State
@@ -255,7 +256,7 @@ def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
 
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    part = ({} if known.is_beside else _dictionary_of(known.told)) | {"residuals": known.predictions.state()}
+    part = _dictionary_of(known.told) | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -302,7 +303,7 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
     history = History(**state["history"])
     ledger = Ledger.restored(history, Pending(**state["pending"]), *(state[name] for name in _COUNTS))
     clock = Clock(**state["clock"], matters=config.has_clock)
-    known = _known(config, state, ledger, clock, history.next_round, None)
+    known = _known(config, state, ledger, clock, history.next_round)
     if isinstance(known.told, EnsembleSurrogate):
         learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
         known = replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
@@ -316,15 +317,13 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
     )
 
 
-def _known(
-    config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int, host: Surrogate | None
-) -> State:
-    """Return what was known of rewards, or of an outcome as if it were the reward; the posterior may be given."""
+def _known(config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int) -> State:
+    """Return what was known of rewards, or of an outcome as if it were the reward."""
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
     spec, summaries, compared = with_chosen_memory(config, spec, history)
-    surrogate = config.surrogate(spec).at(clock.now) if host is None else host
+    surrogate = config.surrogate(spec).at(clock.now)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
-    if host is None and len(counting.X):
+    if len(counting.X):
         dictionaries = [_dictionary(each) for each in (part, *part.get("stages", ()))]
         surrogate = surrogate.restored(counting, *cast(list[Selection], dictionaries))
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit}
@@ -334,14 +333,10 @@ def _known(
 def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, Any]) -> State:
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
-    there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
-    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None, noise=None)
-    told = told.rows(there)
-    told = told if own.has_clock else told._replace(times=None, told_at=None)
-    num_forgotten = int(there[: known.ledger.num_forgotten].sum())
+    told = measured_of(config, own, history, place)
+    num_forgotten = len(measured_of(config, own, history.rows(slice(known.ledger.num_forgotten)), place).X)
     ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)
-    host = None if "inducing_points" in part else beside(known.told, place)
-    return _known(own, part, ledger, known.clock if own.has_clock else own.clock, known.round, host)
+    return _known(own, part, ledger, known.clock if own.has_clock else own.clock, known.round)
 
 
 def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec, LastFit]:

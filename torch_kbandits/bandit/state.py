@@ -1,4 +1,4 @@
-"""All that a bandit knows at a moment, as one value, and what a round tells it."""
+"""All that a bandit knows at a moment, as one value."""
 
 from dataclasses import dataclass
 from operator import is_
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.background import Background
-from torch_kbandits.bandit.config import SurrogateSpec, beside
+from torch_kbandits.bandit.config import SurrogateSpec
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -18,7 +18,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
-from torch_kbandits.selection import FeasibilityModel, GaussianSurrogate, Surrogate
+from torch_kbandits.selection import FeasibilityModel, Surrogate
 
 
 class ComparedPosterior(NamedTuple):
@@ -65,24 +65,12 @@ class State:
         told = self.told.at(clock.now)
         if clock is self.clock and told is self.told and not self.outcomes and self.failures is None:
             return self
-        outcomes = tuple(each._at_beside(clock, told) if each.clock.matters else each for each in self.outcomes)
+        outcomes = tuple(each.at(clock) if each.clock.matters else each for each in self.outcomes)
         failures = None if self.failures is None else self.failures.at(clock.now)
         same = clock is self.clock and told is self.told and all(map(is_, outcomes, self.outcomes))
         if same and failures is self.failures:
             return self
         return changed(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
-
-    def _at_beside(self, clock: Clock, host: Surrogate) -> Self:
-        """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
-        if not self.is_beside:
-            return self.at(clock)
-        told = cast(Surrogate, beside(host, cast(Any, self.told).outcome))
-        return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
-
-    @property
-    def is_beside(self) -> bool:
-        """Whether this is of an outcome whose posterior is beside that of rewards."""
-        return isinstance(self.told, GaussianSurrogate) and self.told.outcome is not None
 
     @property
     def now(self) -> float:
@@ -123,18 +111,3 @@ class State:
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart."""
         return self.ledger.num_observations - self.ledger.num_forgotten
-
-
-class Round(NamedTuple):
-    """What was told at once."""
-
-    clock: Clock  # once it was told
-    X: Tensor  # points, (q, d)
-    Y: Tensor  # rewards, (q,); NaN of a play that failed, or of which only outcomes were told
-    stages: Tensor | None  # that chose the points, (q,); None where there are none
-    outcomes: Tensor | None = None  # (q, k), NaN where one was not measured; None where none is declared
-    times: Tensor | None = None  # at which the points were played, (q,); None where there is no clock
-    failed: Tensor | None = None  # which plays failed, (q,); None where no outcome is declared
-    is_rewarded: bool = False  # whether each play is known to have a reward
-    propensities: Tensor | None = None  # with which points were chosen, (q,), NaN where not noted; None where none was
-    noise: Tensor | None = None  # variances told, (q,), NaN where one is not known; None where none is

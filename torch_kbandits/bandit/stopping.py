@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import ArmPosterior, Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
+from torch_kbandits.acquisition import Domain, ExpectedImprovementRule, ThompsonRule, UpperConfidenceRule
 from torch_kbandits.bandit.choices import playable_of
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.state import State
@@ -18,7 +18,6 @@ from torch_kbandits.confidence import Guarantee, Width, cumulative_regret_bound,
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.selection import FantasyPosterior, Surrogate
-from torch_kbandits.selection.base import chosen_point
 
 #: Draws of the posterior from which a quantile of the regret is taken.
 _DRAWS = 256
@@ -84,10 +83,10 @@ def regret_bound(
     width = cast(Width, config.width)(state.surrogate) if beta is None else torch.tensor(beta, dtype=torch.float64)
     if beta is None and width == 0.0:
         raise InputError("This bandit has no confidence width: give beta, the multiplier of σ, or confidence.")
-    chosen_point(ahead, rule, width, seed, domain)
+    best = ahead.choose(rule, width, seed, domain)
     mean, variance = (float(each) for each in surrogate.moments(x))
     spread = float(width) * math.sqrt(max(variance, 0.0))
-    return max(ahead.best_score(), mean + spread) - (mean - spread)
+    return max(best.score(), mean + spread) - (mean - spread)
 
 
 def largest_expected_improvement(config: BanditConfig, state: State, domain: Domain) -> float:
@@ -96,10 +95,8 @@ def largest_expected_improvement(config: BanditConfig, state: State, domain: Dom
         return math.inf
     rule = ExpectedImprovementRule()
     domain, ahead = playable_of(config, state, domain, rule).domain, _without_pending(surrogate)
-    chosen_point(
-        ahead, rule, torch.zeros((), dtype=torch.float64), seed_for(config.seed, state.round, "improvement"), domain
-    )
-    return math.exp(ahead.best_score())
+    nothing, seed = torch.zeros((), dtype=torch.float64), seed_for(config.seed, state.round, "improvement")
+    return math.exp(ahead.choose(rule, nothing, seed, domain).score())
 
 
 def with_bounds(guarantee: Guarantee, config: BanditConfig, state: State, variation_budget: float | None) -> Guarantee:
@@ -137,7 +134,7 @@ def _regret_quantile(ahead: FantasyPosterior, domain: Domain, x: Tensor, confide
     is_row = torch.cat([(part == x.to(part)).all(-1) for part in domain.parts()])
     if not bool(is_row.any()):
         raise InputError("With confidence x must be one of the candidates, with which it is drawn together.")
-    offer, rows, row = cast(ArmPosterior, ahead.offered(domain)), domain.allowed, int(is_row.nonzero()[0])
+    offer, rows, row = ahead.offered(domain), domain.allowed, int(is_row.nonzero()[0])
     means, regrets = offer.mean, []
     for number in range(_DRAWS):
         values = means + offer.deviation(seed + number)

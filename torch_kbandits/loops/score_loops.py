@@ -1,4 +1,4 @@
-"""Scores of few candidates, and the best of them, as loops."""
+"""Scores of few candidates, as loops."""
 
 import math
 
@@ -45,21 +45,3 @@ def log_expected_improvement(mean: Array, variance: Array, best: float, least: f
             value = log_density + math.log(total) - 2.0 * math.log(-u)
         scores[a] = value + math.log(deviation)
     return scores
-
-
-@compiled
-def highest(scores: Array, beta: float, kernel_bound: float, share: float) -> tuple[int, float, bool]:
-    """Return the position of the highest score (A,), the score, and whether no other is its equal but for rounding.
-
-    That is a share of the larger of the score and of what β σ may be; see ``tie_width``.
-    """
-    best, number = scores[0], 0
-    for a in range(1, scores.shape[0]):
-        if scores[a] > best:
-            best, number = scores[a], a
-    least = best - share * max(abs(best), beta * math.sqrt(kernel_bound))
-    near = 0
-    for a in range(scores.shape[0]):
-        if not scores[a] < least:
-            near += 1
-    return number, best, near == 1

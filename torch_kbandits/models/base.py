@@ -170,14 +170,14 @@ class FactoredGP(ObservedGP):
         return partial(self._loss, self)
 
     @torch.no_grad()
-    def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
-        """Return this model, which from now on predicts by a posterior of its observations, of one of the numbers told.
+    def predicting_by(self, posterior: Learned) -> Self:
+        """Return this model, which from now on predicts by a posterior of its observations.
 
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
         """
         if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
             posterior = changed(posterior, arms=None).refitted()
-        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
+        strategy = PredictionStrategy.of(posterior, learns_residual=self.learns_residual)
         return self.eval()._keep(strategy)
 
     @torch.no_grad()

@@ -24,7 +24,6 @@ from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.observations import merged
 from torch_kbandits.posteriors.prediction import joined
 
 Learned = ExactPosterior | DictionaryPosterior
@@ -52,7 +51,7 @@ class Observations(NamedTuple):
         if len(places):
             residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
             with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-                posterior = posterior.learned(*merged(places, sign * posterior.prior.noise / variances[0], residuals))
+                posterior = posterior.learned(places, sign * posterior.prior.noise / variances[0], residuals)
         known = len(posterior.told)
         is_mostly_forgotten = known > _MANY and 4 * np.count_nonzero(posterior.told.counts) < known
         return posterior.without_forgotten()[0] if sign < 0.0 and is_mostly_forgotten else posterior

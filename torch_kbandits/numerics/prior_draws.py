@@ -7,10 +7,11 @@ from typing import Self
 import numpy as np
 import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 from torch.distributions import Gamma
 
+from torch_kbandits.errors import InputError
 from torch_kbandits.loops.kernel_loops import EXPONENTIAL, MATERN, SMOOTH, SQUARED
 from torch_kbandits.numerics.formulas import Array, terms_of
 from torch_kbandits.numerics.gram import gram, prior_variance
@@ -53,6 +54,25 @@ def spectrum_of(kernel: Kernel, dimension: int) -> Spectrum | None:
         return None
     is_known = len(terms) == 1 and all(row[0] in _NU for row in terms[0][1])
     return terms[0] if is_known else None
+
+
+def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -> "RandomFourierFeatures":
+    """Return a draw of the prior that is a function of the point (d,) alone.
+
+    Raises:
+        InputError: if the kernel has no random Fourier features.
+    """
+    spectrum = spectrum_of(kernel, dimension)
+    if spectrum is None:
+        while type(kernel) is ScaleKernel:
+            kernel = kernel.base_kernel
+        raise InputError(
+            "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
+            f"points. There are no random Fourier features of {type(kernel).__name__}. Take RBFKernel or MaternKernel, "
+            "scaled or not; or give Arms a tensor; or take UpperConfidenceRule, ExpectedImprovementRule or "
+            "ProbabilityOfImprovementRule."
+        )
+    return RandomFourierFeatures.drawn(spectrum, generator)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
-from torch_kbandits.posteriors.observations import Places
+from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import NO_UPDATE, Column, Features, Table, Update
 
@@ -40,10 +40,6 @@ _SPANNED = -2
 
 #: So many changes of rank one are said of a posterior at a new basis that was not fitted yet.
 _REBUILT = 2 * CHECK
-
-
-class _RoundingError(ArithmeticError):
-    """A change of rank one would be rounding: the posterior is to be computed afresh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +147,7 @@ class DictionaryPosterior(Posterior):
             after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
             for place in joining:
                 after = after._extended(int(place))
-        except _RoundingError:
+        except ArithmeticError:  # a change of rank one would be rounding
             return self._rebuilt(places, learns_next)
         return after._checked() if learns_next else after._settled()
 
@@ -176,18 +172,18 @@ class DictionaryPosterior(Posterior):
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
         if rest < -_NEGATIVE * abs(prior):
-            raise _RoundingError  # or the kernel is no covariance, which is named where all is computed afresh
+            raise ArithmeticError  # or the kernel is no covariance, which is named where all is computed afresh
         least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
         if rest <= least:
             if len(self.void) and np.square(self.void @ z).sum() > least:
-                raise _RoundingError  # points that left span it
+                raise ArithmeticError  # points that left span it
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
         corner, at, unit = math.sqrt(rest), self.place_in_basis.copy(), np.zeros(m + 1)
         if error / corner > _WORST and bool((np.abs(z * self.white.diagonal()) > 10.0).any()):
-            raise _RoundingError  # another order is needed
+            raise ArithmeticError  # another order is needed
         at[place], unit[m] = m, 1.0
         column = Column(place, z, corner)
         after = changed(
@@ -220,7 +216,7 @@ class DictionaryPosterior(Posterior):
         row = gaussian_loops.product(self.gaussian.cov, n)
         spread = float(n @ row)
         if not 0.0 < spread < 1.0 / _LEAST:
-            raise _RoundingError
+            raise ArithmeticError
         given = Move(row, -1.0 / spread, -(self.gaussian.mean @ n) / spread)
         free = Move(n, 1.0, np.zeros_like(given.step), -1.0)
         moves += [given, free]
@@ -248,7 +244,7 @@ class DictionaryPosterior(Posterior):
         gain = gaussian_loops.product(self.gaussian.cov, cross)
         left = float(own - cross @ gain)
         if left < _LEAST:
-            raise _RoundingError
+            raise ArithmeticError
         step = (told.sums @ new - (told.sums @ seen) @ gain) / (noise * left)
         spanned, taught = Move(n, -1.0, np.zeros_like(step), 1.0), Move(n - gain, 1.0 / left, step)
         moves += [spanned, taught]
@@ -261,7 +257,8 @@ class DictionaryPosterior(Posterior):
 
     @np.errstate(all="ignore")  # whether all is finite is checked
     @override
-    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+    def learned(self, places: Places, counts: Array, rests: Array) -> Self:
+        places, counts, sums = merged(places, counts, rests)
         told, noise = self.told.told(places, counts, sums), self.prior.noise
         if len(places) > 4 + self.size // 4 or self.num_changes + len(places) > CHECK:
             return changed(self, told=told).refitted()
@@ -365,6 +362,6 @@ class DictionaryPosterior(Posterior):
             inside = inside - np.square(seen @ self.void.T).sum(1)
         return float(counts @ np.maximum(self.known.prior - inside, 0.0)) / self.prior.noise
 
-    def mean_norm(self, column: int) -> float:
-        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(m)."""
-        return float(np.linalg.norm(self.gaussian.mean[column]))
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(m)."""
+        return float(np.linalg.norm(self.gaussian.mean[0]))

@@ -17,7 +17,7 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
-from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.observations import Observations, Places, merged
 from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Update
 
@@ -57,7 +57,8 @@ class ExactPosterior(Posterior):
 
     @np.errstate(all="ignore")  # whether all is finite is checked
     @override
-    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+    def learned(self, places: Places, counts: Array, rests: Array) -> Self:
+        places, counts, sums = merged(places, counts, rests)
         told = self.told.told(places, counts, sums)
         live, after, each, new = int(np.count_nonzero(self.place_in_basis >= 0)), self, places, places[:0]
         if self.arms is None and len(places) > 1:
@@ -212,12 +213,12 @@ class ExactPosterior(Posterior):
         """Return 0: nothing is left out."""
         return 0.0
 
-    def mean_norm(self, column: int) -> float:
-        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(u m²)."""
-        _, alpha, values = self._fitted()
-        return math.sqrt(max(alpha[column] @ values[column], 0.0))
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(u m²)."""
+        _, (alpha, *_), (values, *_) = self._fitted()
+        return math.sqrt(max(alpha @ values, 0.0))
 
-    def ridge_fit(self, noise: float, column: int) -> tuple[float, float]:
+    def ridge_fit(self, noise: float) -> tuple[float, float]:
         """Return min_g Σ (y_s − g(x_s))² + r ‖g‖² at noise r, less what points told twice leave, and the gain at r.
 
         Cost: O(u³).
@@ -226,7 +227,7 @@ class ExactPosterior(Posterior):
         points, roots = told.points_at(places), np.sqrt(told.counts[places])
         gram = self.prior.between(points, points) * np.outer(roots, roots) + noise * np.eye(len(places))
         factor = jittered_cholesky(torch.from_numpy(gram)).numpy()
-        rest = scipy.linalg.solve_triangular(factor, told.sums[column, places] / roots, lower=True)
+        rest = scipy.linalg.solve_triangular(factor, told.sums[0, places] / roots, lower=True)
         return noise * float(rest @ rest), float(np.log(factor.diagonal() / math.sqrt(noise)).sum())
 
     def told_means(self) -> Array:

@@ -107,7 +107,6 @@ class Observations:
         ), moved
 
 
-@np.errstate(all="ignore")  # the posterior looks whether it is finite
 def merged(places: Places, weights: Array, values: Array) -> tuple[Places, Array, Array]:
     """Return each place once, (u,), with the sum of its weights, (u,), and of weights times values (k, q), (k, u)."""
     if len(places) == 1 or len(set(places.tolist())) == len(places):

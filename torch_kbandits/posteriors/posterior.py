@@ -348,10 +348,10 @@ class Posterior(ABC):
         """Return what follows for a posterior that knows points (q, d) since just now."""
 
     @abstractmethod
-    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return the posterior once more counts of known points (q,), each once, or less where counts are negative.
+    def learned(self, places: Places, counts: Array, rests: Array) -> Self:
+        """Return the posterior once more counts of known points (q,), or less where counts are negative.
 
-        Counts (q,) are λ over noise variances, sums (k, q) are counts times what was told less its prior mean.
+        Counts (q,) are λ over noise variances, rests (k, q) what was told less its prior mean.
         """
 
     @abstractmethod

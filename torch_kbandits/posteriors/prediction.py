@@ -69,11 +69,9 @@ class PredictionStrategy:
     # ---------------------------------------------------------------- from a posterior, or from observations
 
     @classmethod
-    def of(cls, posterior: Posterior, *, column: int | None = None, learns_residual: bool = False) -> Self:
-        """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
-        if column is None and len(posterior.prior.means) == 1:
-            column = 0
-        columns = slice(None) if column is None else column
+    def of(cls, posterior: Posterior, *, learns_residual: bool = False) -> Self:
+        """Return the arrays of a posterior, which they share: of several numbers told of each play a batch."""
+        columns = slice(None) if len(posterior.prior.means) > 1 else 0
         mean, cov, log_det = posterior.gaussian
         white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
         words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}

@@ -9,11 +9,12 @@ from torch_kbandits.selection.failures import FeasibilityModel, among
 from torch_kbandits.selection.filtered import FilteredArms
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
-from torch_kbandits.selection.propensities import Choice
+from torch_kbandits.selection.propensities import Choice, Chosen
 
 __all__ = [
     "BelievedFantasy",
     "Choice",
+    "Chosen",
     "ConstrainedOutcome",
     "ConstraintSet",
     "EnsembleSurrogate",

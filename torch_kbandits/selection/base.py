@@ -1,12 +1,14 @@
 """What each surrogate of a bandit answers, and the posterior with points pending."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -21,8 +23,7 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.loops import score_loops
+from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -33,7 +34,7 @@ from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.selection.propensities import Choice, shares, spread_out
+from torch_kbandits.selection.propensities import Choice, Chosen, shares, spread_out
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -51,37 +52,6 @@ class PosteriorConfig:
     memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
     mean: Mean | None = None  # the prior mean; None for zero
     full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
-    outcomes: tuple[tuple[int, Mean | None], ...] = ()  # of those that differ in means alone, number and prior mean
-
-
-class Offered(Protocol):
-    """The posterior at the A candidates of a round, of which there are finitely many."""
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior means, (A,)."""
-        ...
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances with pending points hallucinated, (A,)."""
-        ...
-
-    def chosen(self, row: int | Tensor) -> Tensor:
-        """Return the candidate of a row, (1, d), which is chosen."""
-        ...
-
-
-def chosen_point(chooser: Any, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-    """Return the point (1, d) that a rule chooses of a posterior, of which nobody asks how; see ``choose``."""
-    x, _ = chooser.choose(rule, beta, seed, domain), taken_choice(chooser)
-    return x
-
-
-def taken_choice(chooser: Any) -> Choice | None:
-    """Return how a posterior chose its last point, once: what says it may hold the posterior itself."""
-    choice, chooser.choice = chooser.choice, None
-    return choice
 
 
 class FantasyPosterior(ABC):
@@ -97,15 +67,8 @@ class FantasyPosterior(ABC):
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
 
-    #: The row of what was chosen last, maybe as (1,); None on a box, a cube, and where nobody has all arms.
-    row: int | Tensor | None = None
-
     def __init__(self, pending: Tensor) -> None:
         self._pending, self.num_pending = [pending], pending.shape[0]
-        #: Returns the score of what was chosen last; 0 where it was chosen without one.
-        self.best_score: Callable[[], float] = float
-        #: How the point was chosen that was not added yet; None where candidates are not listed.
-        self.choice: Choice | None = None
 
     @property
     def pending(self) -> Tensor:
@@ -120,66 +83,63 @@ class FantasyPosterior(ABC):
         return same and torch.equal(self.pending, X)
 
     @abstractmethod
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) that a rule chooses.
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point that a rule chooses; equals are broken at random.
 
         Args:
             rule: how to choose.
             beta: the multiplier of σ, 0-dim.
             seed: all randomness of the choice.
-            domain: what may be played in this round; None where that is the same in every round.
+            domain: what may be played in this round.
         """
 
     @abstractmethod
-    def offered(self, domain: Domain | None) -> Offered:
-        """Return the posterior at what may be played in a round, if that is finite; see ``choose``."""
+    def offered(self, domain: Domain) -> Any:
+        """Return the ``ArmPosterior`` of a round's A candidates, if these are listed, with pending points hallucinated.
+
+        Its method ``chosen`` returns the candidate of a row, (1, d).
+        """
 
     def _best_offered(
         self,
         rule: AcquisitionRule,
         beta: Tensor,
         seed: int,
-        domain: Domain | None,
+        domain: Domain,
         kernel_bound: Tensor,
-        incumbent: Tensor | None,
-    ) -> Tensor:
-        """Return the candidate (1, d) of the highest score of those allowed; equals are broken at random.
+        incumbent: Tensor | None = None,
+    ) -> Chosen:
+        """Return the candidate of the highest score of those allowed; equals are broken at random.
 
-        Args:
-            rule: how to choose.
-            beta: the multiplier of σ, 0-dim.
-            seed: all randomness of the choice.
-            domain: what may be played.
-            kernel_bound: the largest prior variance, 0-dim.
-            incumbent: what is to be improved on, 0-dim, where not all is allowed; None for that of all.
+        The ``kernel_bound`` is the largest prior variance, and where not all is allowed the incumbent is what is to be
+        improved on, both 0-dim; None for that of all.
         """
         with torch.no_grad():
-            offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
-            posterior = cast(ArmPosterior, offer)
+            offer, rows, ranks = self.offered(domain), domain.allowed, self.tie_rank
+            posterior: ArmPosterior = offer
             if rows is not None:
                 posterior = SomeOf(posterior, rows, incumbent)
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
             scores = rule.on_arms(posterior, beta, seed)
-            row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
+            row, score = best_of(scores, beta, kernel_bound, seed, ranks)
             row = row if rows is None else rows[row]
 
             def probabilities() -> Tensor:
                 own = rule.probabilities(posterior, scores, beta, seed, partial(shares, beta, kernel_bound))
                 return own if rows is None else spread_out(own, rows, len(offer.mean))
 
-            self.choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
-            return offer.chosen(row)
+            choice = Choice(row, probabilities, rule.draws_functions and len(scores) > JOINT_LIMIT)
+            return Chosen(offer.chosen(row), choice, score)
 
-    def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, so many times."""
-        self._add(point, times)
+    def add(self, point: Tensor, times: int = 1, stage: int | None = None) -> None:
+        """Make a point (1, d) pending, so many times, which a stage chose if there are any."""
+        self._add(point, times, stage)
         points = point if times == 1 else point.expand(times, -1)
         self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list
         self.num_pending += times
-        self.choice = None
 
     @abstractmethod
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         """Prepare for a point (1, d) that becomes pending, so many times; copies share what this one has."""
 
     @abstractmethod
@@ -239,13 +199,11 @@ class Surrogate(ABC):
         inducing_points: Tensor,
         noise: Tensor | None = None,
         posterior: ExactPosterior | DictionaryPosterior | None = None,
-        column: int = 0,
     ) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
         Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
-        variances and λ is that of the next ones. It predicts by one of the numbers told to a posterior, if that is
-        given, and computes nothing.
+        variances and λ is that of the next ones. It predicts by a posterior, if that is given, and computes nothing.
         """
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
@@ -262,7 +220,7 @@ class Surrogate(ABC):
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
-        return model if posterior is None else model.predicting_by(posterior, column)
+        return model if posterior is None else model.predicting_by(posterior)
 
     @property
     def learns_residual(self) -> bool:
@@ -341,7 +299,7 @@ class Surrogate(ABC):
             domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
         surrogate, nothing = self.leading or self, torch.zeros_like(self.regularization)
         ahead = surrogate.fantasized(surrogate.inducing_points[:0])
-        return chosen_point(ahead, UpperConfidenceRule(), nothing, 0, domain)
+        return ahead.choose(UpperConfidenceRule(), nothing, 0, domain).x
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
         """Return a round's domain with the point that a rule is to improve on, if that has to be searched for.
@@ -402,13 +360,6 @@ class Surrogate(ABC):
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
 
 
-def required(domain: Domain | None) -> Domain:
-    """Return the domain of a round, without which nothing can be chosen among contextual actions."""
-    if domain is None:
-        raise InputError("Contextual actions are chosen from in a round: its domain is missing.")
-    return domain
-
-
 def best_of(
     scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
 ) -> tuple[int | Tensor, Callable[[], float]]:
@@ -418,10 +369,11 @@ def best_of(
     from round to round, so there is no order of all.
     """
     if on_cpu_without_grad(scores, beta, kernel_bound):
-        share = ROUNDING_SHARE[kernel_bound.dtype]
-        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
-        if is_alone:
-            return row, partial(float, best)
+        values = scores.numpy()  # whose calls cost a tenth of PyTorch's
+        row, largest = int(values.argmax()), beta.item() * math.sqrt(kernel_bound.item())
+        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(values[row]), largest)
+        if np.count_nonzero(values < values[row] - width) == len(values) - 1:
+            return row, values[row].item
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item

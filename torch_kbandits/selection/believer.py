@@ -8,7 +8,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.selection.base import FantasyPosterior, Offered, taken_choice
+from torch_kbandits.selection.base import FantasyPosterior
+from torch_kbandits.selection.propensities import Chosen
 
 
 class BelievedFantasy(FantasyPosterior):
@@ -31,7 +32,7 @@ class BelievedFantasy(FantasyPosterior):
         for row in range(len(pending)):
             self.add(pending[row : row + 1])
 
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         noise = self.surrogate.regularization.double().reshape(1)
         for number in range(self.num_pending, self.num_pending + times):
             mean, variance = (each.double().cpu() for each in self._drawn.moments(point))
@@ -41,14 +42,11 @@ class BelievedFantasy(FantasyPosterior):
             self._drawn = self._drawn.advised(Answers(point, value, 0.0 * noise))  # which the function has there
             self.surrogate = self.surrogate.advised(Answers(point, value, noise))
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) that a rule chooses with the draws told."""
-        ahead = self._ahead()
-        x = ahead.choose(rule, beta, seed, domain)
-        self.choice, self.best_score = taken_choice(ahead), ahead.best_score
-        return x
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point that a rule chooses with the draws told."""
+        return self._ahead().choose(rule, beta, seed, domain)
 
-    def offered(self, domain: Domain | None) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior with the draws told at what may be played in a round."""
         return self._ahead().offered(domain)
 

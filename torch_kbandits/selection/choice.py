@@ -1,17 +1,17 @@
 """Which surrogate meets which candidates: the one place that dispatches."""
 
-from dataclasses import replace
 from functools import singledispatch
 from typing import cast
 
 import torch
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Stationary
-from torch_kbandits.numerics.random import tie_rank
+from torch_kbandits.numerics.random import generator_for, seed_for, tie_rank
 from torch_kbandits.selection.base import PosteriorConfig, Surrogate
 from torch_kbandits.selection.composite import CompositeSurrogate
 from torch_kbandits.selection.filtered import FilteredArms, filter_rate
@@ -20,6 +20,7 @@ from torch_kbandits.selection.search import SearchConfig
 
 #: Up to this many arms the covariance of all of them is kept under a prior on time that forgets at a constant rate.
 COVARIANCE_LIMIT = 512
+_PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
 
 
 @singledispatch
@@ -45,9 +46,10 @@ def _over_arms(candidates: Arms, config: PosteriorConfig) -> Surrogate:
 
 @surrogate_over.register
 def _over_a_box(candidates: Box, config: PosteriorConfig) -> Surrogate:
-    """Return a posterior that is searched by gradients."""
-    search = SearchConfig.on_box(candidates, config.seed)
-    return GaussianSurrogate(cast(Tensor, search.probes), config, search)
+    """Return a posterior that is searched by gradients; its corners and a Sobol set stand for all points."""
+    bounds, seed = candidates.bounds, seed_for(config.seed, 0, "sobol") % 2**31
+    probes = torch.cat([bounds, draw_sobol_samples(bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
+    return GaussianSurrogate(probes, config, SearchConfig(seed=seed, probes=probes))
 
 
 @surrogate_over.register(UnitCube)
@@ -64,14 +66,15 @@ def _over_points(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
         search = SearchConfig(tie_rank=tie_rank(len(kind.source), config.seed))
     elif isinstance(kind, (UnitCube, Configurations)):
         cube = kind.space if isinstance(kind, Configurations) else kind
-        search = SearchConfig.on_cube(cube, config.seed, in_contexts=candidates.is_contextual)
-        example = example if search.probes is None else search.probes
+        probes = None if candidates.is_contextual else cube.sample(_PROBES, generator_for(0, 0, "probes"))
+        search = SearchConfig(seed=seed_for(config.seed, 0, "sobol"), probes=probes)
+        example = example if probes is None else probes
     memory = config.memory or Stationary()
     counts_all = memory.keeps_noise and memory.num_latest is None and not memory.forgets
     rate = filter_rate(config.kernel) if candidates.is_timed and config.exact and counts_all and are_few(kind) else None
     if rate is None:
         return GaussianSurrogate(example, config, search)
-    joint = GaussianSurrogate(example, replace(config, outcomes=()), search)
+    joint = GaussianSurrogate(example, config, search)
     return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
 
 

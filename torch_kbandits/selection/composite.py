@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from operator import is_, itemgetter
+from operator import is_
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -21,9 +21,9 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of, taken_choice
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, best_of
 from torch_kbandits.selection.gaussian import GaussianSurrogate
-from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
+from torch_kbandits.selection.propensities import Choice, Chosen, counted, shares, spread_out
 
 #: What is kept of the trials in a saved state, in this order; the rates follow from the surrogates.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
@@ -115,10 +115,9 @@ class CompositeFantasy(FantasyPosterior):
         self._surrogate = surrogate
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         self.stages: Tensor = none if stages is None else stages
-        self._chosen_in: int | None = None  # of a point that was chosen and not added yet
         self._aheads = dict[int, FantasyPosterior]()  # of parts that were asked; copies share it, and replace it
 
-    def offered(self, domain: Domain | None) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior of the part that leads at what may be played in a round."""
         return self._ahead(self._surrogate.leader).offered(domain)
 
@@ -126,9 +125,8 @@ class CompositeFantasy(FantasyPosterior):
         """Return posterior means and variances at points X (q, d), each (q,), of the part that leads."""
         return self._ahead(self._surrogate.leader).moments(X)
 
-    def _add(self, point: Tensor, times: int) -> None:
-        """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
-        stage = self._chosen_in
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
+        """Note the stage of the point: the one that chose it, or chose it last if it is played again."""
         if stage is None:
             before = self.stages[(self.pending == point).all(-1)]
             stage = int(before[-1]) if len(before) else 0
@@ -137,15 +135,8 @@ class CompositeFantasy(FantasyPosterior):
             if self._surrogate.shares_all or part in (0, stage):
                 aheads[part] = shallow_copy(aheads[part])
                 aheads[part].add(point, times)
-        self._aheads, self._chosen_in = aheads, None
+        self._aheads = aheads
         self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])
-
-    def _by_part(self, part: int, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
-        """Return the point (1, d) that a rule chooses by one part."""
-        ahead = self._ahead(part)
-        x = ahead.choose(rule, beta, seed, domain)
-        self.choice = taken_choice(ahead)
-        return x
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio of a part that counts, 0-dim."""
@@ -263,20 +254,18 @@ class EnsembleFantasy(CompositeFantasy):
 
     _surrogate: EnsembleSurrogate
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) of the highest score that a hypothesis gives, by its own width, to its own."""
-        surrogate, found, self._chosen_in = self._surrogate, list[tuple[Any, ...]](), None
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point of the highest score that a hypothesis gives, by its own width, to its own."""
+        surrogate, found = self._surrogate, list[Chosen]()
         if not rule.needs_observations:  # nor does a hypothesis say it
-            return self._by_part(surrogate.leader, rule, beta, seed, domain)
-        numbers = surrogate.offering(seed)
-        for number, own_seed in numbers:
-            ahead = self._ahead(number)
-            x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), own_seed, domain)
-            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1, taken_choice(ahead)))
-        _, x, self._chosen_in, self.choice = max(found, key=itemgetter(0))
-        if self.choice is not None and (surrogate.rule.draws or (rule.is_random and len(numbers) > 1)):
-            self.choice = counted(self, self.choice, rule, beta, seed, domain)
-        return x
+            return self._ahead(surrogate.leader).choose(rule, beta, seed, domain)
+        for number, own_seed in surrogate.offering(seed):
+            own_beta = surrogate.width(surrogate.parts[number])
+            found.append(self._ahead(number).choose(rule, own_beta, own_seed, domain)._replace(stage=number + 1))
+        best = found[0] if len(found) == 1 else max(found, key=lambda each: each.score())
+        if best.choice is not None and (surrogate.rule.draws or (rule.is_random and len(found) > 1)):
+            return best._replace(choice=counted(self, best.choice, rule, beta, seed, domain))
+        return best
 
     def pending_scores(self) -> Tensor:
         """Return the largest score of each pending point under a hypothesis that is not rejected, (k,)."""
@@ -322,15 +311,14 @@ class StagedSurrogate(CompositeSurrogate):
 class StagedFantasy(CompositeFantasy):
     """The stages with points pending."""
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) that the stages choose; by another rule than a ``StagedRule`` that of everything."""
-        self._chosen_in = None
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point that the stages choose; by another rule than a ``StagedRule`` that of everything."""
         if isinstance(rule, PhasedEliminationRule):
             return self._in_phase(rule, beta, domain)
         if not isinstance(rule, StagedRule):
-            return self._by_part(0, rule, beta, seed, domain)
+            return self._ahead(0).choose(rule, beta, seed, domain)
         with torch.no_grad():
-            stage, rows = 0, None if domain is None else domain.allowed
+            stage, rows = 0, domain.allowed
             while True:
                 stage, offer = stage + 1, self._ahead(stage + 1).offered(domain)
                 rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
@@ -340,32 +328,29 @@ class StagedFantasy(CompositeFantasy):
                 rows = rows[kept]
             bound = self._surrogate.kernel_bound()
             best, _ = best_of(scores, beta, bound, seed)
-            self._chosen_in, row = learner, rows[best]
-            own = partial(shares, beta, bound, scores)
-            self.choice = Choice(row, lambda: spread_out(own(), rows, len(offer.mean)))
-            return offer.chosen(row)
+            row, own = rows[best], partial(shares, beta, bound, scores)
+            choice = Choice(row, lambda: spread_out(own(), rows, len(offer.mean)))
+            return Chosen(offer.chosen(row), choice, stage=learner)
 
     @torch.no_grad()
-    def _in_phase(self, rule: PhasedEliminationRule, beta: Tensor, domain: Domain | None) -> Tensor:
-        """Return the point (1, d) that is next in the first phase that is not over, or the best of the last."""
-        parts, rows = self._surrogate.parts, None if domain is None else domain.allowed
-        row = offer = cast(Any, None)
+    def _in_phase(self, rule: PhasedEliminationRule, beta: Tensor, domain: Domain) -> Chosen:
+        """Return the point that is next in the first phase that is not over, or the best of the last."""
+        parts, rows = self._surrogate.parts, domain.allowed
+        row, offer, stage = cast(Any, None), cast(Any, None), 0
         for phase, length in enumerate(rule.lengths, 1):
             offer = parts[phase].fantasized(self.pending[:0]).offered(domain)  # what is pending says nothing of means
             rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
             number = parts[phase].num_observations + int((self.stages == phase).sum())
             if number < length:
-                row, self._chosen_in = self._designed(rule, phase, rows)[number], phase
+                row, stage = self._designed(rule, phase, rows)[number], phase
                 break
             mean, width = offer.mean[rows], beta * offer.variance[rows].sqrt()
             row = rows[(mean + width).argmax()]
             if number == parts[phase].num_observations:  # nothing is pending, so that each phase is one set of rewards
                 rows = rows[rule.kept(mean, width)]
-        else:
-            self._chosen_in = 0
         one = row.reshape(1)
-        self.choice = Choice(one, lambda: spread_out(torch.ones(1, dtype=torch.float64), one, len(offer.mean)))
-        return offer.chosen(row)
+        choice = Choice(one, lambda: spread_out(torch.ones(1, dtype=torch.float64), one, len(offer.mean)))
+        return Chosen(offer.chosen(row), choice, stage=stage)
 
     def _designed(self, rule: PhasedEliminationRule, phase: int, rows: Tensor) -> Tensor:
         """Return which of some rows (A',) a phase plays, (N,), in order; remembered. No reward enters."""

@@ -1,7 +1,7 @@
 """Limits on outcomes: which candidates they and what keeps away from failures allow, and what is chosen of these."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import torch
@@ -12,7 +12,7 @@ from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import KnownSafe, Limit
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate, chosen_point
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.failures import FeasibilityModel
 from torch_kbandits.selection.objectives import (
     ObjectiveSet,
@@ -22,7 +22,7 @@ from torch_kbandits.selection.objectives import (
     moments_at,
     parts_of,
 )
-from torch_kbandits.selection.propensities import Choice
+from torch_kbandits.selection.propensities import Choice, Chosen
 from torch_kbandits.selection.search import BoxCube, cube_of
 
 _LATEST = 64  # of the points played so many, the latest, are where a search of what is allowed starts
@@ -32,6 +32,7 @@ _STARTS, _ROUNDS = 16, 6  # starts and rounds of a search of a small region
 _GOALS = 16  # so many points that may be safe are what a safe play is to tell about
 _MANY = 100  # so many plays of a point stand for all there may be
 _SAME = 0.01  # an action that differs by less from one that just failed is the same, in widths of each column
+_ALL = Domain()  # what is beyond no limits
 _WIDTH = 2.0  # the multiplier of the deviation of rewards where the rule that chooses has none
 
 #: The posterior of the reward, or of the objectives, with what is pending.
@@ -235,7 +236,7 @@ class Playable:
 
     domain: Domain  # within the limits, with what is to be improved on
     constraints: ConstraintSet | None = None
-    beyond: Domain = field(default_factory=Domain)  # without them
+    beyond: Domain = _ALL  # without them
 
     @classmethod
     def within(cls, domain: Domain, constraints: ConstraintSet, surrogate: Surrogate, rule: AcquisitionRule) -> Self:
@@ -254,8 +255,8 @@ class Playable:
             return cls(within, constraints, domain)
         return cls(replace(within, incumbent=best, starts=within.starts if cube is None else best), constraints, domain)
 
-    def chosen(self, ahead: Ahead, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
-        """Return the point (1, d) that a rule chooses, or that shows whether more is safe; see ``FantasyPosterior``."""
+    def chosen(self, ahead: Ahead, rule: AcquisitionRule, beta: Tensor, seed: int) -> Chosen:
+        """Return the point that a rule chooses, or that shows whether more is safe; see ``FantasyPosterior``."""
         if self.constraints is not None and self.constraints.is_safe and rule.needs_observations:
             width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
             with torch.no_grad():
@@ -264,8 +265,8 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
-    def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
-        """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
+    def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Chosen | None:
+        """Return a safe point that shows whether more is safe; None where what is safe is as promising.
 
         Points that may be safe promise more where the upper bound of their reward is above those of all safe points. Of
         these the ones that lack the least to be safe are the goals. The safe point whose outcome the goals would
@@ -309,8 +310,7 @@ class Playable:
         if not bool((excess <= 0.0).any()):
             return None
         surely = torch.arange(len(allowed)) == row
-        ahead.choice = Choice(row, surely.double) if self.domain.is_listed else None
-        return offer.chosen(row)
+        return Chosen(offer.chosen(row), Choice(row, surely.double) if self.domain.is_listed else None)
 
     def _listed(self, seed: int) -> tuple[Domain, Tensor]:
         """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""
@@ -356,4 +356,4 @@ def recommended(
         domain, _ = _constrained(domain, constraints)
     leading = reward.leading or reward
     ahead = ScalarizedFantasy(plain, leading.fantasized(leading.inducing_points[:0]))
-    return chosen_point(ahead, UpperConfidenceRule(), torch.zeros_like(leading.regularization), 0, domain)
+    return ahead.choose(UpperConfidenceRule(), torch.zeros_like(leading.regularization), 0, domain).x

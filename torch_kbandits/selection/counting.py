@@ -21,8 +21,8 @@ class Counting:
 
     Attributes:
         X: points (n, d).
-        Y: what was told, (n, k): rewards, then outcomes.
-        rests: the same less prior means, (n, k).
+        Y: rewards, (n, 1).
+        rests: the same less prior means, (n, 1).
         times: when each was made, (n,).
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among those that the posterior knows, (n,).
@@ -38,9 +38,9 @@ class Counting:
     noise: Rows | None = None
 
     @classmethod
-    def none(cls, example: Tensor, number: int) -> Self:
-        """Return none, of points like an example (0, d), of which so many numbers are told."""
-        nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
+    def none(cls, example: Tensor) -> Self:
+        """Return none, of points like an example (0, d)."""
+        nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, 1))
         none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole))
         return cls(Rows(example[:0]), *none)
 

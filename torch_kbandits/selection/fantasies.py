@@ -8,19 +8,27 @@ from typing import Any, cast
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, AdaptiveDiscretizationRule, Cube, Domain, RandomRule
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    AdaptiveDiscretizationRule,
+    Cube,
+    Domain,
+    RandomRule,
+    UniformRule,
+)
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
-from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points, Posterior
-from torch_kbandits.selection.base import FantasyPosterior, best_of, required
+from torch_kbandits.selection.base import FantasyPosterior, best_of
 from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.propensities import Chosen
 from torch_kbandits.selection.search import found
 
 
@@ -49,25 +57,21 @@ class GaussianFantasy(FantasyPosterior):
 
     # ---------------------------------------------------------------- choosing
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) of the highest score; equals are broken at random."""
-        place, surrogate = self.surrogate.place, self.surrogate
-        self.choice = None
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point of the highest score."""
+        surrogate = self.surrogate
         if rule.needs_incumbent or rule.is_random:
             rule = rule.scaled_to(surrogate)
-        is_listed = domain is not None and domain.is_listed
-        if domain is None and place.domain is not None and place.domain.cube is not None:
-            domain = place.domain
-        if domain is not None and domain.cube is not None:
-            return self._on_cube(rule, beta, seed, domain, seed if place.seed is None else place.seed)
-        if place.source is None and not is_listed and (place.domain or required(domain).bounds is not None):
-            return self._searched(rule, beta, seed, domain)
+        if domain.cube is not None:
+            return self._on_cube(rule, beta, seed, domain)
+        if domain.bounds is not None:
+            return self._in_box(rule, beta, seed, domain)
         return self._best_offered(rule, beta, seed, domain, surrogate.kernel_bound(), self.incumbent_within(domain))
 
-    def incumbent_within(self, domain: Domain | None) -> Tensor | None:
+    def incumbent_within(self, domain: Domain) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
         is_table = self.surrogate.place.source is not None
-        if domain is None or domain.allowed is None or (domain.allows if is_table else domain.context) is None:
+        if domain.allowed is None or (domain.allows if is_table else domain.context) is None:
             return None
         if not is_table:
             return self.offered(domain).mean[domain.allowed].max() if domain.incumbent is None else None
@@ -75,37 +79,43 @@ class GaussianFantasy(FantasyPosterior):
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
         return self.surrogate.moments(known)[0].max() if len(known) else None
 
-    def _searched(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
-        """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
-        surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
-        number = surrogate.num_observations
-        self.best_score, is_blind = float, rule.needs_observations and number == 0
-        stays = surrogate.place.domain is not None
-        if stays and is_blind:
-            return surrogate.place.first(len(self.pending))
+    def _in_box(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the joint point that a search of a box finds; no score decides before any reward."""
+        surrogate, number = self.surrogate, len(self.pending)
+        is_blind, first_seed = rule.needs_observations and surrogate.num_observations == 0, surrogate.place.seed
+        if is_blind and first_seed is not None:
+            return Chosen(draw_sobol_samples(cast(Tensor, domain.bounds), n=number + 1, q=1, seed=first_seed)[number])
         if isinstance(rule, AdaptiveDiscretizationRule):
-            place = required(surrogate.place.domain if stays else domain)
-            x, index = rule.best_center(self.moments, surrogate.kernel, beta, place)
-            self.best_score = lambda: index
-            return x
-        model, where = surrogate.searched_in_double, _in_double(surrogate.domain if stays else required(domain))
-        pending = None if pending is None else pending.double()
-        if not stays:
-            x = on_box(rule, model, number, beta, pending, where, seed)
-        else:
-            x = rule.on_box(model, beta, pending, where, seed)
-        if not is_blind:
-            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
-        return x.to(surrogate.inducing_points)
+            x, index = rule.best_center(self.moments, surrogate.kernel, beta, domain)
+            return Chosen(x, None, lambda: index)
+        pending = self.pending.double() if number else None
+        model, where = surrogate.searched_in_double, _in_double(self._started(domain))
+        x = (UniformRule() if is_blind else rule).on_box(model, beta, pending, where, seed)
+        score = float if is_blind else partial(_score, x, rule, model, beta, pending, where, seed)
+        return Chosen(x.to(surrogate.inducing_points), None, score)
 
-    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
-        """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
+    def _started(self, domain: Domain) -> Domain:
+        """Return a box with points to start from: the action told last, and the best one known, or what is improved on.
+
+        The first is no context's optimum but often near one. Pending points are none: where a shrunken deviation raises
+        a score the search would stay there.
+        """
+        surrogate = self.surrogate
+        if not surrogate.num_observations:
+            return domain
+        best = surrogate.recommend() if domain.context is None else domain.incumbent
+        starts = [domain.in_context(surrogate.latest), *([] if best is None else [best])]
+        return replace(domain, starts=distinct(torch.cat(starts).clamp(*cast(Tensor, domain.bounds)))[0])
+
+    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the joint point that a rule finds on a cube: at least as good as all that it looks at first."""
         surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
-        self.best_score, cube = float, cast(Cube, domain.cube)
+        cube, first_seed = cast(Cube, domain.cube), surrogate.place.seed
         if rule.needs_observations and surrogate.num_observations == 0:
-            return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
+            generator = torch.Generator().manual_seed(seed if first_seed is None else first_seed)
+            return Chosen(domain.joint(cube.sample(1, generator, first=len(self.pending))))
         if isinstance(rule, RandomRule):
-            return domain.joint(rule.of_cube(cube, seed))
+            return Chosen(domain.joint(rule.of_cube(cube, seed)))
 
         def offer(points: Tensor) -> ListOffer:
             return ListOffer(self, replace(domain, arms=points, cube=None))
@@ -121,22 +131,17 @@ class GaussianFantasy(FantasyPosterior):
         with torch.no_grad():
             last = offer(points)
             scores = rule.on_arms(last, beta, seed)
-            row, self.best_score = best_of(scores, beta, surrogate.kernel_bound(), seed)
-            return last.chosen(row)
+            row, best = best_of(scores, beta, surrogate.kernel_bound(), seed)
+            return Chosen(last.chosen(row), None, best)
 
-    def offered(self, domain: Domain | None) -> "TableOffer | ListOffer":
+    def offered(self, domain: Domain) -> "TableOffer | ListOffer":
         """Return the posterior at what may be played in a round."""
-        return TableOffer(self) if self.surrogate.place.source is not None else ListOffer(self, required(domain))
+        return TableOffer(self) if self.surrogate.place.source is not None else ListOffer(self, domain)
 
     @property
     def model(self) -> Any:
         """The posterior without anything pending, as a BoTorch model."""
         return self.surrogate.searched
-
-    @property
-    def domain(self) -> Domain:
-        """What may be played in a box that stays, with where to start the search."""
-        return self.surrogate.domain
 
     # ---------------------------------------------------------------- pending points
 
@@ -144,10 +149,10 @@ class GaussianFantasy(FantasyPosterior):
         """Return posterior means at points X (q, d), and variances with pending points hallucinated, each (q,)."""
         surrogate, posterior = self.surrogate, self.surrogate.posterior
         at = posterior.at(X, is_offer=False)
-        values = posterior.mean_at(at)[surrogate.column], self.taken_in().variance_at(at)
+        values = posterior.mean_at(at)[0], self.taken_in().variance_at(at)
         return surrogate._values(values[0]), surrogate._values(values[1])
 
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         """Part from the copies; points are taken in when a variance is asked for."""
         self._taken = [*self._taken]
 
@@ -188,7 +193,7 @@ class TableOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._surrogate._values(self._surrogate.posterior.arm_mean()[self._surrogate.column])
+        return self._surrogate._values(self._surrogate.posterior.arm_mean()[0])
 
     @property
     def variance(self) -> Tensor:
@@ -199,7 +204,7 @@ class TableOffer:
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a point played or pending, 0-dim; 0 before any."""
         surrogate = self._surrogate
-        means = surrogate.posterior.told_means()[surrogate.column, surrogate._order]
+        means = surrogate.posterior.told_means()[0, surrogate._order]
         if self._ahead.num_pending:
             means = np.append(means, surrogate.moments(self._ahead.pending)[0].double().numpy())
         return surrogate._number(float(means.max()) if len(means) else 0.0)
@@ -241,7 +246,7 @@ class ListOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._each(lambda at: self._surrogate.posterior.mean_at(at)[self._surrogate.column])
+        return self._each(lambda at: self._surrogate.posterior.mean_at(at)[0])
 
     @property
     def variance(self) -> Tensor:
@@ -293,7 +298,7 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        surrogate, (prior, c) = self._surrogate, self._surrogate.draws.function(seed)
+        surrogate, (prior, c) = self._surrogate, self._surrogate.drawn(seed)
         return lambda X: surrogate._values(prior.at(X).numpy() + c @ surrogate.posterior.coordinates(X))
 
 
@@ -307,29 +312,3 @@ def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
     """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
     with torch.no_grad():
         return float(rule.function(*words)(x.unsqueeze(0)))
-
-
-def on_box(
-    rule: AcquisitionRule,
-    model: NystromGP | OnlineGP,
-    num_observations: int,
-    beta: Tensor,
-    pending: Tensor | None,
-    domain: Domain,
-    seed: int,
-) -> Tensor:
-    """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
-
-    The search also starts from the action told last, which is no context's optimum but often near one, and from what is
-    to be improved on.
-    """
-    if rule.needs_observations and num_observations == 0:
-        lower, upper = cast(Tensor, domain.bounds)
-        uniform = torch.rand(
-            1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
-        )
-        return domain.in_context(lower + (upper - lower) * uniform.to(lower))
-    starts = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
-    if domain.incumbent is not None:
-        starts = torch.cat([starts, domain.incumbent])
-    return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)

@@ -1,8 +1,8 @@
 """Few arms whose function goes back to the prior as time passes, by a Kalman filter."""
 
 import math
-from collections.abc import Callable
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -22,9 +22,10 @@ from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate, required
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.composite import delegated
 from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.propensities import Chosen
 
 Array = NDArray[Any]
 
@@ -244,17 +245,6 @@ class FilteredArms(Surrogate):
         return _State(float(time), covariance, deviation, state.log_det + gain, state.number + 1)
 
 
-class _Offer(NamedTuple):
-    """The posterior at the arms in a round, as ``ArmPosterior``: variances with the pending points observed."""
-
-    mean: Tensor  # (A,)
-    variance: Tensor  # (A,)
-    incumbent: Tensor  # the largest mean of the arms allowed, unless the round says a point, 0-dim
-    deviation: Callable[[int], Tensor]  # a draw of f − mean by a seed, (A,); equal arms get equal values
-    covariance_root: Callable[[Tensor], Tensor]  # of some rows; see there
-    chosen: Callable[[int | Tensor], Tensor]  # the arm of a row, (1, 1 + d)
-
-
 class FilterFantasy(FantasyPosterior):
     """The posterior over the arms with some pending: their variance shrinks, the means stay."""
 
@@ -263,15 +253,14 @@ class FilterFantasy(FantasyPosterior):
         self.surrogate, self.tie_rank = surrogate, surrogate.tie_rank
         self._ahead = surrogate, 0  # with so many of the pending points
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the arm (1, 1 + d) of the highest score."""
-        return self._best_offered(
-            rule.scaled_to(self.surrogate), beta, seed, domain, self.surrogate.kernel_bound(), None
-        )
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the arm of the highest score."""
+        surrogate = self.surrogate
+        return self._best_offered(rule.scaled_to(surrogate), beta, seed, domain, surrogate.kernel_bound())
 
-    def offered(self, domain: Domain | None) -> "_Offer":
-        """Return the posterior at the arms in a round."""
-        domain, surrogate = required(domain), self.surrogate
+    def offered(self, domain: Domain) -> SimpleNamespace:
+        """Return the posterior at the arms in a round; improvement is on the largest mean of the arms allowed."""
+        surrogate = self.surrogate
         arms, time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
         (mean, variance), ahead = surrogate.at_arms(arms, time), self.taken_in()
         if ahead is not surrogate:
@@ -293,15 +282,20 @@ class FilterFantasy(FantasyPosterior):
             normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
             return (root(torch.arange(len(points))) @ normals)[places]
 
-        return _Offer(
-            mean, variance, best, deviation, lambda rows: root(places[rows]), lambda row: arms[int(row), None].clone()
+        return SimpleNamespace(
+            mean=mean,
+            variance=variance,
+            incumbent=best,
+            deviation=deviation,
+            covariance_root=lambda rows: root(places[rows]),
+            chosen=lambda row: arms[int(row), None].clone(),
         )
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior means at points X (q, 1 + d), and variances with pending points hallucinated, each (q,)."""
         return self.surrogate.moments(X)[0], self.taken_in().moments(X)[1]
 
-    def _add(self, point: Tensor, times: int) -> None:
+    def _add(self, point: Tensor, times: int, stage: int | None) -> None:
         """Do nothing: points are taken in when a variance is asked for."""
 
     def taken_in(self) -> FilteredArms:

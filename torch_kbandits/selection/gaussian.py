@@ -9,24 +9,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.prior_draws import PriorDraws
-from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
+from torch_kbandits.numerics.prior_draws import PriorDraws, RandomFourierFeatures, drawn_function
+from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History, own_or
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.observations import Places, merged
-from torch_kbandits.posteriors.posterior import Prior, arms_of
+from torch_kbandits.posteriors.observations import Places
+from torch_kbandits.posteriors.posterior import Arms, Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
-from torch_kbandits.selection.draws import PosteriorDraws
 from torch_kbandits.selection.online import pruned, started, too_many_forgotten, uniforms
 from torch_kbandits.selection.search import SearchConfig
 
@@ -62,19 +60,13 @@ class GaussianSurrogate(Surrogate):
 
     def __init__(self, example: Tensor, config: PosteriorConfig, place: SearchConfig) -> None:
         super().__init__(example[:0], config.kernel, config.regularization, exact=config.exact, mean=config.mean)
-        #: Which of the numbers told this is about: 0 for the reward, else an outcome.
-        self.column = 0
-        #: The number of the outcome that it is about; None for the reward.
-        self.outcome: int | None = None
-        self._outcomes = config.outcomes
         self.place, self._online = place, config.online
         #: Which observations count at a time, and with what noise.
         self.memory: Memory = Stationary() if config.memory is None else config.memory
         self._is_stationary = isinstance(self.memory, Stationary)
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
-        means = config.mean, *(each for _, each in config.outcomes)
-        prior, arms = Prior.of(config.kernel, float(config.regularization), *means), None
+        prior, arms = Prior.of(config.kernel, float(config.regularization), config.mean), None
         largest = prior.variance(example)
         if place.source is not None:
             arms, largest = arms_of(place.source, self.kernel, prior)
@@ -82,7 +74,7 @@ class GaussianSurrogate(Surrogate):
         words: dict[str, Any] = {} if config.exact else {"follows": not config.online, "full_at": config.full_at}
         kind: Any = ExactPosterior if config.exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
-        self._counted = Counting.none(self._none, len(means))
+        self._counted = Counting.none(self._none)
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._online_state: OnlineState | None = None
@@ -156,30 +148,30 @@ class GaussianSurrogate(Surrogate):
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
-        return self._number(self.posterior.mean_norm(self.column))
+        return self._number(self.posterior.mean_norm())
 
     def ridge_fit(self, noise: float) -> tuple[Tensor, Tensor]:
         """Return the data fit and the information gain at another noise, both 0-dim; see ``ExactPosterior``."""
         if not isinstance(self.posterior, ExactPosterior):
             raise InputError("The data fit is that of the exact posterior, and there is a dictionary: mixture=None.")
-        fit, gain = self.posterior.ridge_fit(noise, self.column)
+        fit, gain = self.posterior.ridge_fit(noise)
         return self._number(fit), self._number(gain)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         mean, variance = self.posterior.moments(X)
-        return self._values(mean[self.column]), self._values(variance)
+        return self._values(mean[0]), self._values(variance)
 
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
         order = self._order
-        best = order[self._values(self.posterior.told_means()[self.column, order]).argmax()]
+        best = order[self._values(self.posterior.told_means()[0, order]).argmax()]
         return self.posterior.told.points[best, None].clone()
 
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
-        return self._counted.X.tensor, self._values(self._counted.Y.array[:, self.column])
+        return self._counted.X.tensor, self._values(self._counted.Y.array[:, 0])
 
     @property
     def noise(self) -> Tensor | None:
@@ -191,26 +183,11 @@ class GaussianSurrogate(Surrogate):
             return None
         return self._values(self.posterior.prior.noise / weights)
 
-    def seen_as(self, outcome: int) -> Self | None:
-        """Return the surrogate about the outcome of a number; None if that has a posterior of its own."""
-        return self._views.get(outcome)
-
-    @cached_property
-    def _views(self) -> dict[int, Self]:
-        views: dict[int, Self] = {}
-        for column, (outcome, mean) in enumerate(self._outcomes, 1):
-            views[outcome] = view = self._copy()
-            view.column, view.outcome, view.prior_mean = column, outcome, mean
-        return views
-
     def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the observations that count as a BoTorch model of its own."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
 
-    @cached_property
-    def searched(self) -> NystromGP | OnlineGP:
-        """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
+    searched = cached_property(shown)  # which nobody changes
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
@@ -218,13 +195,7 @@ class GaussianSurrogate(Surrogate):
         if self._none.dtype == torch.float64:
             return self.searched
         model = self.model(*self.observations, self.inducing_points, self.noise).double()
-        return model.predicting_by(self.posterior, self.column)
-
-    @cached_property
-    def domain(self) -> Domain:
-        """What may be played in a box that stays, with where to start the search."""
-        has_any = self.num_observations > 0
-        return self.place.started_at(self.latest, self.recommend()) if has_any else cast(Domain, self.place.domain)
+        return model.predicting_by(self.posterior)
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending."""
@@ -247,7 +218,7 @@ class GaussianSurrogate(Surrogate):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "searched_in_double", "domain", "_views"):
+        for name in ("searched", "searched_in_double"):
             vars(other).pop(name, None)
         return other
 
@@ -285,7 +256,7 @@ class GaussianSurrogate(Surrogate):
     def _learn(self, places: Places, weights: Array, rests: Array) -> None:
         """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or downdate it."""
         if len(places):
-            self.posterior = self.posterior.learned(*merged(places, weights, rests.T))
+            self.posterior = self.posterior.learned(places, weights, rests.T)
         counts = self.posterior.told.counts
         if not self._is_stationary and len(counts) > _MANY and 4 * np.count_nonzero(counts) < len(counts):
             self.posterior, moved = self.posterior.without_forgotten()
@@ -298,7 +269,7 @@ class GaussianSurrogate(Surrogate):
 
         What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
         """
-        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), _NOTHING
+        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(told.Y.shape[0]), _NOTHING
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
@@ -322,19 +293,11 @@ class GaussianSurrogate(Surrogate):
             return None
         return np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
 
-    def _numbers_told(self, told: History) -> Array:
-        """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
-        rewards = told.Y.numpy()[:, None]
-        if not self._outcomes:
-            return rewards.astype(np.float64, copy=False)
-        measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
-        return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
-
     def _tell(
         self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: _Statistics
     ) -> None:
         """Condition on what was told, of which that of weight 0 does not count, and downdate what is gone."""
-        X, Y, noise = told.X, self._numbers_told(told), told.noise
+        X, Y, noise = told.X, told.Y.numpy()[:, None].astype(np.float64, copy=False), told.noise
         if times is not None and not (counts := weights > 0.0).all():
             X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
             noise = None if noise is None else noise[torch.from_numpy(counts)]
@@ -451,12 +414,34 @@ class GaussianSurrogate(Surrogate):
         other._tell(told, times, weights, None, None, _NOTHING)
         return other
 
-    @property
-    def draws(self) -> PosteriorDraws:
-        """Draws of f − mean."""
-        return PosteriorDraws(self.posterior, self._order, self.kernel)
+    # ---------------------------------------------------------------- draws of f − mean, by Matheron's rule
+
+    def drawn(self, seed: int) -> tuple[RandomFourierFeatures, Array]:
+        """Return a draw of the prior as a function, and weights of the coordinates, (m,), that make it one of f − mean.
+
+        Source: Wilson et al., ICML 2020. ``InputError`` if the kernel has no random Fourier features.
+        """
+        told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
+        prior = drawn_function(self.kernel, told.points.shape[-1], generator)
+        at = self.posterior.draw_correction
+        return prior, at(lambda places: prior.at(told.points_at(places)).numpy(), generator, self._order)
 
     def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
-        drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
-        return self._values(drawn)
+        """Return a joint draw of f − mean at the arms, (A,), equal at equal arms; as ``drawn`` if not all in memory."""
+        source, posterior, generator = cast(ArmSource, self.place.source), self.posterior, torch.Generator()
+        generator, followers, number = generator.manual_seed(seed), cast(Arms, posterior.arms), len(source)
+        features = followers.table.features
+        if source.tensor is None:
+            prior, c = self.drawn(seed)
+            values = torch.cat([prior.at(block) for _, block in source.blocks()])
+            return self._values(values + torch.as_tensor(features.product(c)))
+        points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
+        known = self._prior_draws
+        if known is None or known.is_for_first or not torch.equal(known.points, points):
+            first = rows[number + torch.from_numpy(posterior.basis)].unique()
+            known = self._prior_draws = PriorDraws(followers.kernel, points, first)
+        values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
+        at = posterior.draw_correction
+        c = at(lambda places: values[others[places]].double().cpu().numpy(), generator, self._order)
+        drawn, order = values[arms] + torch.as_tensor(features.product(c)), torch.arange(number, device=arms.device)
+        return self._values(drawn[order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")[arms]])

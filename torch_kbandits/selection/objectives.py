@@ -13,7 +13,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import (
     AcquisitionRule,
-    ArmPosterior,
     CombinedFunction,
     Domain,
     RandomRule,
@@ -24,9 +23,9 @@ from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Objective
-from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, best_of
 from torch_kbandits.selection.fantasies import GaussianFantasy
-from torch_kbandits.selection.propensities import Choice, counted, shares, spread_out
+from torch_kbandits.selection.propensities import Choice, Chosen, counted, shares, spread_out
 from torch_kbandits.selection.search import cube_of, found
 
 _MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst
@@ -149,27 +148,17 @@ class ScalarizedFantasy:
         """The points pending, (k, d)."""
         return self.reward.pending
 
-    @property
-    def choice(self) -> Choice | None:
-        """How the point was chosen that was not added yet; see ``FantasyPosterior``."""
-        return self.reward.choice
-
-    @choice.setter
-    def choice(self, choice: Choice | None) -> None:
-        self.reward.choice = choice
-
-    def offered(self, domain: Domain) -> Offered:
+    def offered(self, domain: Domain) -> Any:
         """Return what may be played in a round, with the posterior of the reward."""
         return self.reward.offered(domain)
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
-        """Return the point (1, d) of the largest scalarised score; of the reward where that alone counts."""
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the point of the largest scalarised score; of the reward where that alone counts."""
         members, reward = self.objectives.members, self.objectives.reward
         is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
         if isinstance(rule, RandomRule) or is_alone or not (domain.is_listed or is_told):
             return self.reward.choose(rule, beta, seed, domain)
-        self.choice = None
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
             number, every = len(scores), torch.arange(len(scores), device=scores.device) if rows is None else rows
@@ -177,16 +166,16 @@ class ScalarizedFantasy:
                 scores, ranks = scores[rows], None if ranks is None else ranks[rows]
             row = every[self._best(scores, seed, ranks)]
             own = partial(shares, *self._scale, scores)
-            self.choice = choice = Choice(row, lambda: spread_out(own(), every, number))
+            choice = Choice(row, lambda: spread_out(own(), every, number))
             if rule.is_random or self.objectives.scalarization.is_random:
-                self.choice = counted(self, choice, rule, beta, seed, domain)
-            return self.reward.offered(domain).chosen(row)
+                choice = counted(self, choice, rule, beta, seed, domain)
+            return Chosen(self.reward.offered(domain).chosen(row), choice)
         models = [cast(Any, ahead).model for ahead in self._aheads()]
         if domain.bounds is not None and isinstance(rule, ThompsonRule):
             points = distinct(rule.discretization(domain, seed))[0]
             with torch.no_grad():
                 scores = self.function(rule, models, seed, domain)(points.unsqueeze(-2))
-            return points[scores.argmax(), None].clone()
+            return Chosen(points[scores.argmax(), None].clone())
         domain = self._searched(domain, seed)
 
         def score(points: Tensor) -> Tensor:
@@ -194,7 +183,7 @@ class ScalarizedFantasy:
 
         function = None if rule.draws_functions else lambda: self.function(rule, models, seed, domain)
         points = found(domain, score, function, seed)
-        return points[int(self._best(score(points), seed)), None].clone()
+        return Chosen(points[int(self._best(score(points), seed)), None].clone())
 
     @torch.no_grad()
     def scores(self, rule: AcquisitionRule, seed: int, domain: Domain) -> Tensor:
@@ -204,7 +193,7 @@ class ScalarizedFantasy:
             own, known, best = each.rule or rule, each.own(domain), None
             if own.needs_incumbent and isinstance(ahead, GaussianFantasy):
                 best = ahead.incumbent_within(known)
-            values = SomeOf(cast(ArmPosterior, ahead.offered(known)), slice(None), best, each.factor)
+            values = SomeOf(ahead.offered(known), slice(None), best, each.factor)
             scores.append(own.on_arms(values, each.beta, each.own_seed(seed)))
         return self.objectives.value(scores, seed)
 

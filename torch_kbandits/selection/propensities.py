@@ -1,4 +1,4 @@
-"""With what probability each of listed candidates is chosen."""
+"""What is chosen, how, and with what probability each of listed candidates is."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, ThompsonRule
 from torch_kbandits.numerics.random import seed_for, tie_width
-from torch_kbandits.numerics.shallow import shallow_copy
 
 
 class Choice(NamedTuple):
@@ -17,6 +16,15 @@ class Choice(NamedTuple):
     row: int | Tensor  # of the candidate; maybe as (1,), for which nobody has waited
     probabilities: Callable[[], Tensor]  # returns with which each was chosen, (A,): a row for each candidate
     is_expensive: bool = False  # whether that costs many choices
+
+
+class Chosen(NamedTuple):
+    """A point that was chosen of a posterior."""
+
+    x: Tensor  # (1, d)
+    choice: Choice | None = None  # how; None where candidates are not listed
+    score: Callable[[], float] = float  # returns its score; 0 where it was chosen without one
+    stage: int | None = None  # what chose it of several posteriors, 0 for nothing that learns it; None: it is one
 
 
 def shares(beta: Tensor, kernel_bound: Tensor, scores: Tensor) -> Tensor:
@@ -34,18 +42,14 @@ def spread_out(probabilities: Tensor, rows: Tensor, number: int) -> Tensor:
     return probabilities.new_zeros(number).index_copy(0, rows.cpu(), probabilities)
 
 
-def counted(
-    ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None
-) -> Choice:
+def counted(ahead: Any, choice: Choice, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Choice:
     """Return a choice that a posterior just made, with probabilities that are counted: in it and in others by seeds."""
 
     def probabilities() -> Tensor:
-        other, rows = shallow_copy(ahead), [int(choice.row)]
-        for draw in range(1, getattr(rule, "num_draws", ThompsonRule.num_draws)):
-            other.choose(rule, beta, seed_for(seed, draw, "propensities"), domain)
-            rows.append(int(other.choice.row))
-        other.choice = None
-        counts = torch.bincount(torch.tensor(rows), minlength=len(other.offered(domain).mean))
+        draws, rows = range(1, getattr(rule, "num_draws", ThompsonRule.num_draws)), [int(choice.row)]
+        others = (ahead.choose(rule, beta, seed_for(seed, draw, "propensities"), domain) for draw in draws)
+        rows += [int(other.choice.row) for other in others]
+        counts = torch.bincount(torch.tensor(rows), minlength=len(ahead.offered(domain).mean))
         return counts.double() / len(rows)
 
     return Choice(choice.row, probabilities, is_expensive=True)

@@ -1,22 +1,19 @@
 """Where in a box or on a cube the next point is sought."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits.acquisition import Cube, Domain, climb
 from torch_kbandits.acquisition.climbing import Rescaled
-from torch_kbandits.candidates import ArmSource, Box
-from torch_kbandits.numerics.random import generator_for, seed_for
-from torch_kbandits.numerics.rows import distinct, with_owners
+from torch_kbandits.candidates import ArmSource
+from torch_kbandits.numerics.rows import with_owners
 
-_PROBES = 512  # points at which the largest prior variance, and the largest change of a variance, are sought
 _STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on
 
 
@@ -26,34 +23,8 @@ class SearchConfig:
 
     source: ArmSource | None = None  # the arms, if these follow the posterior
     tie_rank: Tensor | None = None  # the order in which ties between arms are broken, (A,)
-    domain: Domain | None = None  # the box, with the effort of its search, or the cube
     seed: int | None = None  # of the first points of a box or cube; None for that of the choice
     probes: Tensor | None = None  # points (k, d) that stand for all of the domain
-
-    @classmethod
-    def on_box(cls, box: Box, seed: int) -> "SearchConfig":
-        """Return the search in a box by a bandit of a seed; its corners and a Sobol set stand for all points."""
-        probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
-        return cls(domain=box.domain, seed=seed_for(seed, 0, "sobol") % 2**31, probes=probes)
-
-    @classmethod
-    def on_cube(cls, cube: Cube, seed: int, *, in_contexts: bool) -> "SearchConfig":
-        """Return the search on a cube by a bandit of a seed; in contexts no points stand for all."""
-        seed, probes = seed_for(seed, 0, "sobol"), generator_for(0, 0, "probes")
-        return cls(seed=seed) if in_contexts else cls(None, None, Domain(cube=cube), seed, cube.sample(_PROBES, probes))
-
-    def first(self, number: int) -> Tensor:
-        """Return the point (1, d) of a box of this number in a Sobol sequence, for before any reward."""
-        bounds = cast(Tensor, cast(Domain, self.domain).bounds)
-        return draw_sobol_samples(bounds, n=number + 1, q=1, seed=self.seed)[number]
-
-    def started_at(self, latest: Tensor, incumbent: Tensor) -> Domain:
-        """Return the box, with the last point learned and that of the largest posterior mean, (1, d), to start from.
-
-        Pending points are no starts: where a shrunken deviation raises a score the search would stay there.
-        """
-        domain = cast(Domain, self.domain)
-        return replace(domain, starts=distinct(torch.cat([latest, incumbent]).clamp(*cast(Tensor, domain.bounds)))[0])
 
 
 def found(

@@ -1,4 +1,4 @@
-"""Kinds of parameters: the values of one as numbers in [0, 1], and back without loss."""
+"""Kinds of parameters, the values of one as numbers in [0, 1] and back without loss, and linear constraints on them."""
 
 import math
 import sys
@@ -26,6 +26,8 @@ _FEW, _MOST_CHOICES, _GOLDEN = 32, 256, (math.sqrt(5.0) - 1.0) / 2.0
 _NARROW = 2.0**-26
 #: The cells of larger integers are lost to rounding in the logarithm.
 _LARGEST_LOG_INTEGER = 2**40
+#: Sums are compared up to this share of their terms, since decimal fractions are rounded.
+_ROUNDING = 1e-12
 
 #: Of each parameter that another one depends on, by name, the values with which that one is there.
 Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -305,3 +307,29 @@ def _conditions(name: str, when: Any) -> Conditions:
         if not values:
             raise InputError(f"{name} must have at least one value for {other!r}, got none.")
     return found
+
+
+@dataclass(frozen=True)
+class LinearConstraint:
+    """Σ weight · value <= bound, up to rounding. A parameter that is not there counts as 0.
+
+    Args:
+        weights: of numbers, by name, at least one; those of other parameters are 0.
+        bound: what the sum may be at most; for a least one negate both.
+    """
+
+    weights: Mapping[str, float]
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.weights, Mapping) and self.weights):
+            hint = "a mapping from names of parameters to numbers, at least one"
+            raise InputError(f"weights must be {hint}, got {checks.describe(self.weights)}.")
+        weights = {name: checks.finite_number(f"the weight of {name!r}", w) for name, w in self.weights.items()}
+        object.__setattr__(self, "weights", weights)
+        checks.keep(self, bound=checks.finite_number)
+
+    def __call__(self, configuration: Mapping[str, Any]) -> bool:
+        """Say whether a configuration may be played."""
+        terms = [weight * configuration[name] for name, weight in self.weights.items() if name in configuration]
+        return math.fsum(terms) <= self.bound + _ROUNDING * (math.fsum(map(abs, terms)) + abs(self.bound))

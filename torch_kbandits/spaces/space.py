@@ -13,7 +13,7 @@ from torch.quasirandom import SobolEngine
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import with_owners
-from torch_kbandits.spaces.kinds import Float, Integer, Parameter
+from torch_kbandits.spaces.kinds import Float, Integer, LinearConstraint, Parameter
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
 #: many as it is to have.
@@ -22,8 +22,6 @@ _TRIED = 2**14
 _BRANCHES = 8
 #: Points near one, of each kind, that may take its place where there are constraints.
 _NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
-#: Sums are compared up to this share of their terms, since decimal fractions are rounded.
-_ROUNDING = 1e-12
 #: The ends of the arc are at distance 1, as any two choices are; the centre is at this distance from all of it.
 _RADIUS = math.sqrt(0.5)
 #: tan(π/8): half of half of a right angle.
@@ -31,32 +29,6 @@ _END = math.sqrt(2.0) - 1.0
 
 #: Says of a configuration whether it may be played.
 Constraint = Callable[[Mapping[str, Any]], bool]
-
-
-@dataclass(frozen=True)
-class LinearConstraint:
-    """Σ weight · value <= bound, up to rounding. A parameter that is not there counts as 0.
-
-    Args:
-        weights: of numbers, by name, at least one; those of other parameters are 0.
-        bound: what the sum may be at most; for a least one negate both.
-    """
-
-    weights: Mapping[str, float]
-    bound: float
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.weights, Mapping) and self.weights):
-            hint = "a mapping from names of parameters to numbers, at least one"
-            raise InputError(f"weights must be {hint}, got {checks.describe(self.weights)}.")
-        weights = {name: checks.finite_number(f"the weight of {name!r}", w) for name, w in self.weights.items()}
-        object.__setattr__(self, "weights", weights)
-        checks.keep(self, bound=checks.finite_number)
-
-    def __call__(self, configuration: Mapping[str, Any]) -> bool:
-        """Say whether a configuration may be played."""
-        terms = [weight * configuration[name] for name, weight in self.weights.items() if name in configuration]
-        return math.fsum(terms) <= self.bound + _ROUNDING * (math.fsum(map(abs, terms)) + abs(self.bound))
 
 
 @dataclass(frozen=True, eq=False)

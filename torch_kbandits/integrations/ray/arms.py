@@ -21,7 +21,7 @@ from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.numerics.random import highest, seed_for, tie_width
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.selection import GaussianSurrogate, PosteriorConfig, surrogate_over
+from torch_kbandits.selection import Chosen, GaussianSurrogate, PosteriorConfig, surrogate_over
 from torch_kbandits.selection.fantasies import GaussianFantasy, TableOffer
 from torch_kbandits.selection.search import SearchConfig
 
@@ -174,11 +174,11 @@ class ShardedFantasy(GaussianFantasy):
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
         return self.surrogate.asked(question, getattr(self.taken_in(), "taken", ()))
 
-    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the arm (1, d) of the highest score; refuse a rule that needs all arms in one process."""
-        surrogate, avoided = self.surrogate, None if domain is None else domain.avoided
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
+        """Return the arm of the highest score; refuse a rule that needs all arms in one process."""
+        surrogate, avoided = self.surrogate, domain.avoided
         if isinstance(rule, RandomRule):
-            return self._drawn(rule, seed, avoided)
+            return Chosen(self._drawn(rule, seed, avoided))
         if not rule.scores_arms_apart:
             raise InputError(
                 f"{type(rule).__name__} needs all arms in one process: shards take rules whose score of an arm depends "
@@ -188,13 +188,13 @@ class ShardedFantasy(GaussianFantasy):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = surrogate.draws.function(seed)
-        words = surrogate.column, incumbent, correction, avoided
-        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), surrogate.tie_seed, *words)
+            _, correction = surrogate.drawn(seed)
+        words = surrogate.tie_seed, incumbent, correction, avoided
+        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
-        self.best_score = scores.max().item
-        return arms[highest(scores, ranks, tie_width(scores.max(), beta, surrogate.kernel_bound()))]
+        row = highest(scores, ranks, tie_width(scores.max(), beta, surrogate.kernel_bound()))
+        return Chosen(arms[row], None, scores.max().item)
 
     def _drawn(self, rule: RandomRule, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""
@@ -204,11 +204,11 @@ class ShardedFantasy(GaussianFantasy):
                 break
         return arm  # pyright: ignore[reportPossiblyUnboundVariable]
 
-    def offered(self, domain: Domain | None) -> Any:
+    def offered(self, domain: Domain) -> Any:
         """Return the posterior at all arms, which all shards send here: O(A) numbers, and no arms."""
         mean, variance = (np.concatenate(each, -1) for each in zip(*self._asked(Shard.moments), strict=True))
-        values, column = self.surrogate._values, self.surrogate.column
-        return SimpleNamespace(chosen=self.surrogate.arm, mean=values(mean[column]), variance=values(variance))
+        values = self.surrogate._values
+        return SimpleNamespace(chosen=self.surrogate.arm, mean=values(mean[0]), variance=values(variance))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""

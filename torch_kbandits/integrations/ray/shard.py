@@ -13,10 +13,10 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.candidates import ArmSource
+from torch_kbandits.numerics.prior_draws import drawn_function
 from torch_kbandits.numerics.random import generator_for, tie_width
 from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection import among
-from torch_kbandits.selection.draws import drawn_function
 
 Array = NDArray[Any]
 
@@ -118,7 +118,6 @@ class Choice:
     seed: int
     bound: float  # the largest prior variance of all arms
     tie_seed: int
-    column: int  # which of the numbers told it is about
     incumbent: Tensor | None
     correction: Array | None  # the weights of the coordinates that make a prior draw one of the posterior, (m,)
     avoided: Tensor | None  # arms (n, d) that are not chosen while the shard has others
@@ -127,7 +126,7 @@ class Choice:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._values(self.shard.arms.table.mean[self.column])
+        return self._values(self.shard.arms.table.mean[0])
 
     @property
     def variance(self) -> Tensor:
