@@ -52,6 +52,7 @@ BENCHMARKS = {
     "moving_records": "moving_records",
     "costs": "costs",
     "fidelities": "fidelities",
+    "sketches": "sketches",
     "stopping": "stopping",
     "stopping_coverage": "stopping",
     "successors": "successors",
