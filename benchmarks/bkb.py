@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from benchmarks.arm_bandits import LENGTHSCALE, RowPlayer, bkb, problem_of
 from benchmarks.references import Array, AuthorsBKB, ExactGPUCB
-from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, mean_and_error, values
+from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, kinds, mean_and_error, values
 from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
@@ -69,30 +69,19 @@ def _played(player: Any, environment: FiniteArms, rounds: int, first: Sequence[i
 
 
 def _regrets(title: str, here: list[Measurement], rounds: int) -> Table:
-    def of(player: str) -> list[float]:
-        return values(here, "regret", player=player)
-
-    rows, exact = [], of("exact GP-UCB")
-    for player in dict.fromkeys(each["player"] for each in here):
-        runs, regrets = chosen(here, player=player), of(player)
-        ratio = statistics.fmean(regrets) / statistics.fmean(exact)
-        paired = [mine / base for mine, base in zip(regrets, exact, strict=True)]
+    regrets = {player: values(here, "regret", player=player) for player in kinds(here, "player")}
+    exact, rows = regrets["exact GP-UCB"], []
+    for player, mine in regrets.items():
         rule, _, q = player.removeprefix("BKB, ").partition(", ")
-        other = f"authors' code, {q}" if rule == "fresh" else f"BKB, fresh, {q}"
-        less = [mine - theirs for mine, theirs in zip(regrets, of(other), strict=True)] if player[:3] == "BKB" else []
-        sizes = [each["dictionary"] for each in runs if "dictionary" in each]
-        changes = [each["changes"] / rounds for each in runs if "changes" in each]
-        rows.append(
-            [
-                player,
-                mean_and_error(regrets, 1),
-                f"{ratio:.2f}",
-                mean_and_error(paired),
-                mean_and_error(less, 1) if less else "–",
-                f"{statistics.fmean(sizes):.0f}" if sizes else "–",
-                mean_and_error(changes) if changes else "–",
-            ]
-        )
+        other = regrets.get(f"authors' code, {q}" if rule == "fresh" else f"BKB, fresh, {q}", [])
+        less = [own - theirs for own, theirs in zip(mine, other, strict=False)] if player[:3] == "BKB" else []
+        sized = [each for each in chosen(here, player=player) if "dictionary" in each]
+        changes = [each["changes"] / rounds for each in sized]
+        paired = mean_and_error([own / base for own, base in zip(mine, exact, strict=True)])
+        ratio = f"{statistics.fmean(mine) / statistics.fmean(exact):.2f}"
+        size = f"{statistics.fmean(each['dictionary'] for each in sized):.0f}" if sized else "–"
+        last = [mean_and_error(less, 1) if less else "–", size, mean_and_error(changes) if changes else "–"]
+        rows.append([player, mean_and_error(mine, 1), ratio, paired, *last])
     columns = ["algorithm", "cumulative regret", "ratio of means", "mean of paired ratios"]
     columns += ["paired difference: fresh to the authors' code, others to fresh", "dictionary at the end"]
     return Table(title, [*columns, "changes of it a round"], rows)

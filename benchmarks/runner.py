@@ -53,6 +53,7 @@ BENCHMARKS = {
     "costs": "costs",
     "fidelities": "fidelities",
     "sketches": "sketches",
+    "dictionary_sizes": "sketches",
     "stopping": "stopping",
     "stopping_coverage": "stopping",
     "successors": "successors",

@@ -1,4 +1,4 @@
-"""BKB beside random and quadrature Fourier features and Frequent Directions, all with m numbers for a point.
+"""BKB beside Fourier features and Frequent Directions, all with m numbers for a point, and its m along runs.
 
 Random features are cosines and sines of m/2 drawn frequencies, quadrature has those of a grid of q^d <= m Gauss–Hermite
 nodes (Mutný and Krause, 2018), and Frequent Directions (Kuzborskij et al., 2019) sketches the kernel's own covariance
@@ -10,6 +10,7 @@ variances of both features fall below 1/3 of the exact ones, and BKB's never do.
 Directions at m = 50 play as exact GP-UCB does.
 """
 
+import math
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.arm_bandits import LENGTHSCALE, RowPlayer, bkb, problem_of
-from benchmarks.bkb import variance_ratios
+from benchmarks.arm_bandits import LENGTHSCALE, OVERSAMPLING, REGULARIZATION, RowPlayer, bkb, problem_of
+from benchmarks.bkb import ALPHA, variance_ratios
 from benchmarks.references import ExactGPUCB, FeatureProblem, FrequentDirections, Problem
 from benchmarks.runner import Found, Measurement, Parts, benchmark, chosen
 from benchmarks.tabulate import tabulated
@@ -78,3 +79,30 @@ def sketches(
     title = f"Regret over random play's in {rounds:,} rounds on {arms:,} arms, and variances over the exact ones"
     entries = ("first quarter", "all rounds", "last quarter", "least", "largest")
     return [tabulated(chosen(found, d=d), f"{title}, d = {d}", "algorithm", None, entries) for d in dimensions], found
+
+
+@benchmark(arms=100, rounds=(5, 15), seeds=(0,))
+def dictionary_sizes(
+    arms: int = 2_000,
+    dimensions: tuple[int, ...] = (2, 6),
+    rounds: tuple[int, ...] = (100, 200, 500, 1_000, 2_000),
+    seeds: tuple[int, ...] = (9400, 9401, 9402),
+) -> Found:
+    """Play BKB at the default q̄ and at Theorem 1's; along runs m, d_eff and the bound on m, 3 (1 + κ²/λ) α q̄ d_eff."""
+    theorem, found = 24.0 * ALPHA * math.log(4.0 * rounds[-1] / 0.1), list[Measurement]()
+    for d, seed, q in tqdm([*product(dimensions, seeds, (OVERSAMPLING, theorem))], "dictionary_sizes"):
+        environment, played = gaussian_bumps(arms, d, lengthscale=LENGTHSCALE, seed=seed), list[int]()
+        player, problem = RowPlayer(bkb(environment.arms, seed, oversampling=q), environment), problem_of(environment)
+        for t in range(rounds[-1]):
+            played.append(player.ask())
+            player.tell(played[-1], float(environment.pull(environment.arms[played[-1], None], t)))
+            if t + 1 in rounds:
+                distinct, counts = np.unique(played, return_counts=True)
+                gram = problem.gram(distinct)[:, distinct] * np.sqrt(np.outer(counts, counts))
+                ridge = gram + REGULARIZATION * np.eye(len(gram))
+                effective = float(np.trace(np.linalg.solve(ridge, gram)))
+                sizes = {"m": len(player.dictionary), "distinct points": len(distinct), "d_eff": effective}
+                bound = {"bound": 3.0 * (1.0 + 1.0 / REGULARIZATION) * ALPHA * q * effective}
+                found.append({"d": d, "seed": seed, "round": f"q̄ = {q:.0f}, round {t + 1}"} | sizes | bound)
+    title, entries = f"Size of BKB's dictionary on {arms:,} arms", ("m", "distinct points", "d_eff", "bound")
+    return [tabulated(chosen(found, d=d), f"{title}, d = {d}", "round", None, entries, 1) for d in dimensions], found
