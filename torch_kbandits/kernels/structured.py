@@ -76,8 +76,7 @@ class SpectrumKernel(Kernel):
         bandit = algorithms.BKB(candidates=arms, kernel=SpectrumKernel(3), regularization=0.01, beta=2.0, seed=0)
         word = keyword.kwlist[bandit.ask(details=True).rows[0]]
 
-    Source: Leslie, Eskin and Noble, PSB 2002; Lodhi et al., JMLR 2002, with gaps; Shawe-Taylor and Cristianini, 2004,
-    §11.2, of several lengths.
+    Source: Leslie, Eskin and Noble, PSB 2002; Lodhi et al., JMLR 2002; Shawe-Taylor and Cristianini, 2004, §11.2.
 
     Args:
         max_length: p >= 1, of substrings.
@@ -90,8 +89,7 @@ class SpectrumKernel(Kernel):
     Raises:
         InputError: if a letter is no whole number.
 
-    Cost: for n and m strings of L letters with V substrings among them O(p (n + m) L log(n + m) + n m V); with gaps
-    O(p n m L³) time and O(p n m L) memory.
+    Cost: of n and m strings of L letters, V substrings: O(p (n + m) L log(n + m) + n m V); with gaps O(p n m L³).
     """
 
     def __init__(
@@ -114,15 +112,15 @@ class SpectrumKernel(Kernel):
         self.register_constraint(f"raw_{name}", constraint)
         self._set(name, value)
 
-    def _value(self, name: str) -> Tensor:
+    def _of(self, name: str) -> Tensor:
         return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
 
     def _set(self, name: str, value: float | Tensor) -> None:
         exact = torch.as_tensor(value, dtype=torch.float64).to(getattr(self, f"raw_{name}"))
         self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(exact)})
 
-    decay = property(lambda self: self._value("decay"), lambda self, value: self._set("decay", value))
-    gap_decay = property(lambda self: self._value("gap_decay"), lambda self, value: self._set("gap_decay", value))
+    decay = property(lambda self: self._of("decay"), lambda self, value: self._set("decay", value), doc="(..., 1, 1).")
+    gap_decay = property(lambda self: self._of("gap_decay"), lambda self, value: self._set("gap_decay", value))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of strings x1 (..., n, L) and x2 (..., m, L), (..., n, m), or its diagonal."""
@@ -156,7 +154,7 @@ class SpectrumKernel(Kernel):
     def _products(self, X: Tensor, others: Tensor) -> Tensor:
         """Return ⟨φ(s), φ(t)⟩ with gaps of strings (..., n, 1, L) and (..., n or 1, m, L), (..., n, m)."""
         decay, gap_decay = (each.to(X).unsqueeze(-1) for each in (self.decay, self.gap_decay))
-        places = torch.arange(X.shape[-1]).to(X)
+        places = torch.arange(X.shape[-1], dtype=X.dtype, device=X.device)
         gaps = places - places.unsqueeze(-1) - 1.0
         after = torch.where(gaps < 0.0, 0.0, gap_decay ** gaps.clamp_min(0.0))  # (..., 1, L, L)
         products = ((X[..., 0] < 0.0) & (others[..., 0] < 0.0)).to(X) * torch.ones_like(decay[..., 0])
@@ -226,8 +224,8 @@ def count_subtrees(
     Cost: O(depth E log E) for E edges.
     """
     depth = checks.non_negative_integer("depth", depth)
-    for name, label in (("node_label", node_label), ("edge_label", edge_label)):
-        checks.absent_or(name, label, str, "the name of an attribute")
+    checks.absent_or("node_label", node_label, str, "the name of an attribute")
+    checks.absent_or("edge_label", edge_label, str, "the name of an attribute")
     size = checks.optional(checks.size)("num_columns", num_columns)
     found = [Counter(_subtrees(graph, depth, node_label, edge_label)) for graph in checks.entries("graphs", graphs)]
     known = sorted(set[int]().union(*found))
