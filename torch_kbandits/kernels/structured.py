@@ -213,7 +213,7 @@ def count_subtrees(
 
     Args:
         graphs: n graphs of networkx, no multigraphs.
-        depth: at least 0.
+        depth: from 0 to 100.
         node_label: the attribute that is the label of a node, compared as text; unless given all are alike.
         edge_label: and of an edge.
         num_columns: to which neighbourhoods are hashed, so that later graphs have the same; one for each unless given.
@@ -223,7 +223,8 @@ def count_subtrees(
 
     Cost: O(depth E log E) for E edges.
     """
-    depth = checks.non_negative_integer("depth", depth)
+    if (depth := checks.non_negative_integer("depth", depth)) > 100:
+        raise InputError(f"depth must be at most 100, got {depth}: neighbourhoods so large are whole graphs.")
     checks.absent_or("node_label", node_label, str, "the name of an attribute")
     checks.absent_or("edge_label", edge_label, str, "the name of an attribute")
     size = checks.optional(checks.size)("num_columns", num_columns)
@@ -251,15 +252,14 @@ def _subtrees(graph: Any, depth: int, node_label: str | None, edge_label: str | 
         return int.from_bytes(blake2b(repr(content).encode(), digest_size=8).digest())
 
     sides = [graph.succ, graph.pred] if graph.is_directed() else [graph.adj]
-    edges = {
-        node: [[(text(edge_label, attributes), other) for other, attributes in side[node].items()] for side in sides]
-        for node in graph
+    near = {
+        node: [[(text(edge_label, data), to) for to, data in side[node].items()] for side in sides] for node in graph
     }
-    numbers = {node: number(text(node_label, attributes)) for node, attributes in graph.nodes.items()}
+    numbers = {node: number(text(node_label, data)) for node, data in graph.nodes.items()}
     yield from numbers.values()
     for _ in range(depth):
         numbers = {
-            node: number((own, [sorted((kind, numbers[other]) for kind, other in side) for side in edges[node]]))
+            node: number((own, [sorted((kind, numbers[to]) for kind, to in side) for side in near[node]]))
             for node, own in numbers.items()
         }
         yield from numbers.values()
