@@ -27,7 +27,8 @@ from tqdm import tqdm
 
 from benchmarks.arm_bandits import kernel
 from benchmarks.authors_code import Checkout
-from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mean_and_error, values
+from benchmarks.runner import Found, Measurement, Parts, benchmark, chosen
+from benchmarks.tabulate import tabulated
 from torch_kbandits import algorithms
 from torch_kbandits.numerics.random import generator_for
 
@@ -79,33 +80,36 @@ def ada_bkb(
             continue
         found.append(parts.measured(key, lambda key=key: _play(**key)))
     said = f"; adabkb was {missing}" if missing else ""
-    lengths = [*((problem, rounds) for problem in problems), *longer]
-    tables = [
-        _table(f"{problem}: mean regret of a round in {number:,}{said}", chosen(found, problem=problem, rounds=number))
-        for problem, number in lengths
-    ]
+    entries, tables = ("all rounds", "last quarter", "best point", "ms a round"), []
+    for problem, number in [*((problem, rounds) for problem in problems), *longer]:
+        here, title = chosen(found, problem=problem, rounds=number), f"mean regret of a round in {number:,}{said}"
+        tables.append(tabulated(here, f"{problem}: {title}", "player", None, entries))
     return tables, found
 
 
 def _play(problem: str, seed: int, player: str, rounds: int) -> Measurement:
+    """Return the mean regret, that of the last quarter, the least, and processor time; what theirs prints is lost."""
     dimension, lengthscale = PROBLEMS[problem]
     function, best = _function(problem, dimension, lengthscale, seed)
     noise = torch.randn(rounds, generator=generator_for(seed, 0, "noise"), dtype=torch.float64)
-    ask, tell = _theirs(dimension, lengthscale) if player == "theirs" else _ours(player, dimension, lengthscale, seed)
     played, seconds = list[Tensor](), 0.0
-    for number in range(rounds):
-        start = time.process_time()
-        x = ask(number)
-        seconds += time.process_time() - start
-        played.append(function(x))
-        y = played[-1] + REGULARIZATION**0.5 * noise[number]
-        start = time.process_time()
-        tell(x, y)
-        seconds += time.process_time() - start
+    with contextlib.redirect_stdout(io.StringIO()):
+        ask, tell = (
+            _theirs(dimension, lengthscale) if player == "theirs" else _ours(player, dimension, lengthscale, seed)
+        )
+        for number in range(rounds):
+            start = time.process_time()
+            x = ask(number)
+            seconds += time.process_time() - start
+            played.append(function(x))
+            y = played[-1] + REGULARIZATION**0.5 * noise[number]
+            start = time.process_time()
+            tell(x, y)
+            seconds += time.process_time() - start
     regret = best - torch.cat(played)
     late = regret[-max(1, rounds // 4) :]
-    numbers = {"regret": regret.mean(), "late": late.mean(), "simple": regret.min()}
-    return {**{name: float(each) for name, each in numbers.items()}, "ms": 1e3 * seconds / rounds}
+    numbers = {"all rounds": regret.mean(), "last quarter": late.mean(), "best point": regret.min()}
+    return {**{name: float(each) for name, each in numbers.items()}, "ms a round": 1e3 * seconds / rounds}
 
 
 def _function(problem: str, dimension: int, lengthscale: float, seed: int) -> tuple[Callable[[Tensor], Tensor], float]:
@@ -162,26 +166,11 @@ def _theirs(dimension: int, lengthscale: float) -> tuple[Callable[..., Any], Cal
     model = {"kernel": Values(lengthscale), "d": dimension, "lam": REGULARIZATION, "qbar": 3.0}
     model |= {"beta": BETA * REGULARIZATION**0.5}
     sizes = {"v_1": dimension**0.5 / 2.0, "rho": 3.0 ** (-1.0 / dimension), "N": 3, "h_max": 8 * dimension}
-    with contextlib.redirect_stdout(io.StringIO()):
-        player = optimizer.AdaBKB(np.array([[0.0, 1.0]] * dimension), options.OptimizerOptions(model, **sizes))
-    chosen_leaf = [0]
+    player = optimizer.AdaBKB(np.array([[0.0, 1.0]] * dimension), options.OptimizerOptions(model, **sizes))
+    leaf = [0]
 
     def ask(_: int) -> Tensor:
-        with contextlib.redirect_stdout(io.StringIO()):
-            node, chosen_leaf[0] = player.step()
+        node, leaf[0] = player.step()
         return torch.from_numpy(node.x.copy()).unsqueeze(0)
 
-    def tell(x: Tensor, y: Tensor) -> None:
-        with contextlib.redirect_stdout(io.StringIO()):
-            player.update([chosen_leaf[0]], x.numpy(), float(y))
-
-    return ask, tell
-
-
-def _table(title: str, here: list[Measurement]) -> Table:
-    entries = {"all rounds": "regret", "last quarter": "late", "best point": "simple", "ms a round": "ms"}
-    rows = [
-        [name, *(mean_and_error(values(here, entry, player=name), 3) for entry in entries.values())]
-        for name in kinds(here, "player")
-    ]
-    return Table(title, ["player", *entries], rows)
+    return ask, lambda x, y: player.update([leaf[0]], x.numpy(), float(y))

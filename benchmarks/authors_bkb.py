@@ -15,13 +15,12 @@ Claimed before the seeds were played, after trials on the seeds 1 to 6:
 """
 
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from itertools import product
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from benchmarks.arm_bandits import kernel
@@ -57,15 +56,8 @@ THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, tuple[str, dict[str, Any]
     ),
 }
 
-
-@dataclass
-class Played:
-    """A run: rows of arms, one a round; the dictionary at the end; choices of an arm or a batch, and their seconds."""
-
-    rows: list[int]
-    dictionary: int = 0
-    choices: int = 0
-    seconds: float = 0.0
+#: How a player is asked for rows of arms, how it is told rewards of them, and the size of its dictionary.
+Player = tuple[Callable[[], list[int]], Callable[[list[int], np.ndarray], Any], Callable[[], int]]
 
 
 @benchmark(problems=tuple(PROBLEMS)[:2], arms=60, rounds=12, seeds=(0, 1))
@@ -83,74 +75,70 @@ def authors_bkb(
         make, dimension, lengthscale = PROBLEMS[problem]
         environment = make(arms, dimension, lengthscale=lengthscale, seed=seed)
         random = rounds * float(environment.best_mean - environment.means.mean())
-
-        def add(name: str, whose: str, beside: str, played: Played) -> None:
-            lost = float(environment.regret(environment.arms[played.rows]).sum())  # noqa: B023
-            entries = {"player": name, "whose": whose, "beside": beside, "regret": lost, "random": random}  # noqa: B023
-            entries |= {"distinct": len(set(played.rows)), "ms": 1e3 * played.seconds / rounds, **asdict(played)}
-            found.append({"problem": problem, "seed": seed} | entries)  # noqa: B023
-
         # Their code starts from rewards of some arms, at random without repetition.
         first = np.random.default_rng(seed).choice(arms, FIRST, replace=False).tolist()
+        players = dict[tuple[str, str, str], Player]()
         for theirs, (kind, words, ours) in THEIRS.items():
             if modules:
-                player = _theirs(modules, kind, lengthscale, words)
-                add(theirs, "theirs", theirs, _play_theirs(player, environment, first, rounds, seed))
+                players[theirs, "theirs", theirs] = _theirs(modules, kind, lengthscale, words, environment, seed)
             for name, (kind, words) in ours.items():
-                prior = {"kernel": kernel(lengthscale), "regularization": REGULARIZATION}
-                words = {"oversampling": OVERSAMPLING, "beta": BETA, "seed": seed} | words | prior
-                bandit = algorithms.build(kind, candidates=environment.arms, **words)
-                add(name, "ours", theirs, _play_ours(bandit, kind == "bbkb", environment, first, rounds))
+                players[name, "ours", theirs] = _ours(kind, lengthscale, words, environment, seed)
+        for (name, whose, beside), player in players.items():
+            run = _play(player, environment, first, rounds)
+            lost = float(environment.regret(environment.arms[run["rows"]]).sum())
+            key = {"problem": problem, "seed": seed, "player": name, "whose": whose, "beside": beside}
+            found.append(key | {"regret": lost, "random": random, "distinct": len(set(run["rows"]))} | run)
     said = f"regret after {rounds:,} rounds on {arms:,} arms" + (f"; batch-bkb was {missing}" if missing else "")
     return [_table(f"{problem}: {said}", chosen(found, problem=problem)) for problem in problems], found
 
 
-def _theirs(modules: list[ModuleType], kind: str, lengthscale: float, words: dict[str, Any]) -> Any:
+def _theirs(
+    modules: list[ModuleType], kind: str, lengthscale: float, words: dict[str, Any], environment: FiniteArms, seed: int
+) -> Player:
     """Return a player of theirs. Without noise variance its multiplier of σ/√λ is √λ times its norm bound: ours."""
     from sklearn.gaussian_process.kernels import RBF, PairwiseKernel
 
     library, utils = modules
     dot = utils.FastMixinKernel(RBF(lengthscale), PairwiseKernel(gamma=0.5 / lengthscale**2, metric="rbf"))
     prior = {"lam": REGULARIZATION, "dot": dot, "fnorm": BETA, "noise_variance": 0.0, "qbar": OVERSAMPLING}
-    return getattr(library, kind)(**prior, **words)
+    player, random, told = getattr(library, kind)(**prior, **words), np.random.RandomState(seed), list[int]()
+
+    def tell(rows: list[int], rewards: np.ndarray) -> None:
+        if told:
+            player.update(rows, rewards, random)
+        else:
+            player.initialize(environment.arms.numpy(), rows, rewards)
+        told.extend(rows)
+
+    return lambda: [int(row) for row in player.predict()[0]], tell, lambda: int(player.dict_size_unique)
 
 
-def _play_theirs(player: Any, environment: FiniteArms, first: list[int], rounds: int, seed: int) -> Played:
-    """Let a player of the authors play, in the loop of their examples."""
-    random, run = np.random.RandomState(seed), Played(list(first))
-    rewards = _pull(environment, first, 0)
-    run.seconds += seconds_of(lambda: player.initialize(environment.arms.numpy(), first, rewards))
-    while len(run.rows) < rounds:
-        start = time.perf_counter()
-        chosen = [int(row) for row in player.predict()[0]][: rounds - len(run.rows)]
-        run.seconds += time.perf_counter() - start
-        rewards = _pull(environment, chosen, len(run.rows))
-        run.seconds += seconds_of(lambda chosen=chosen, rewards=rewards: player.update(chosen, rewards, random))
-        run.rows, run.choices = run.rows + chosen, run.choices + 1
-    run.dictionary = int(player.dict_size_unique)
-    return run
+def _ours(kind: str, lengthscale: float, words: dict[str, Any], environment: FiniteArms, seed: int) -> Player:
+    """Return a bandit; a batched one is asked for the batches that its rule allows."""
+    words = {"oversampling": OVERSAMPLING, "beta": BETA, "seed": seed, "kernel": kernel(lengthscale)} | words
+    bandit = algorithms.build(kind, candidates=environment.arms, regularization=REGULARIZATION, **words)
+    q = None if kind == "bbkb" else 1
+    return (
+        lambda: environment.indices(bandit.ask(q=q)),
+        lambda rows, rewards: bandit.tell(environment.arms[rows], rewards),
+        lambda: len(bandit.inducing_points),
+    )
 
 
-def _play_ours(bandit: Any, in_batches: bool, environment: FiniteArms, first: list[int], rounds: int) -> Played:
-    """Let a bandit play from given first arms; a batched one is asked for the batches that its rule allows."""
-    run, chosen = Played([]), list(first)
+def _play(player: Player, environment: FiniteArms, first: list[int], rounds: int) -> Measurement:
+    """Let a player play from given first arms; return its rows, one a round, and how often and how long it chose."""
+    (ask, tell, size), rows, chosen, choices, seconds = player, list[int](), list(first), 0, 0.0
     while True:
-        rewards = torch.from_numpy(_pull(environment, chosen, len(run.rows)))
-        run.seconds += seconds_of(lambda chosen=chosen, rewards=rewards: bandit.tell(environment.arms[chosen], rewards))
-        run.rows += chosen
-        if len(run.rows) == rounds:
-            run.dictionary = len(bandit.inducing_points)
-            return run
+        pulled = enumerate(chosen, start=len(rows))
+        rewards = np.array([float(environment.pull(environment.arms[row, None], round)) for round, row in pulled])
+        seconds += seconds_of(lambda chosen=chosen, rewards=rewards: tell(chosen, rewards))
+        rows += chosen
+        if len(rows) == rounds:
+            return {"rows": rows, "dictionary": size(), "choices": choices, "ms": 1e3 * seconds / rounds}
         start = time.perf_counter()
-        asked = bandit.ask(q=None) if in_batches else bandit.ask()
-        run.seconds += time.perf_counter() - start
-        chosen, run.choices = environment.indices(asked)[: rounds - len(run.rows)], run.choices + 1
-
-
-def _pull(environment: FiniteArms, rows: list[int], round: int) -> np.ndarray:
-    """Return the rewards of arms that are played in a round and those after it."""
-    pulls = [float(environment.pull(environment.arms[row, None], round + late)) for late, row in enumerate(rows)]
-    return np.array(pulls)
+        asked = ask()
+        seconds += time.perf_counter() - start
+        chosen, choices = asked[: rounds - len(rows)], choices + 1
 
 
 def _table(title: str, here: list[Measurement]) -> Table:

@@ -43,6 +43,5 @@ class Checkout:
         finally:
             sys.path.remove(folder)
             for name in set(sys.modules) - before:
-                place = getattr(sys.modules[name], "__file__", None)
-                if place and Path(place).is_relative_to(folder):
+                if Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(folder):
                     del sys.modules[name]

@@ -1,16 +1,16 @@
 """What the dictionary of BKB costs in regret, and how accurate it is, beside exact GP-UCB and the authors' BKB."""
 
 import statistics
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
-from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
-from benchmarks.references import Array, AuthorsBKB, ExactGPUCB, Problem, bkb_posterior
-from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, mean_and_error, values
+from benchmarks.arm_bandits import LENGTHSCALE, RowPlayer, bkb, problem_of
+from benchmarks.references import Array, AuthorsBKB, ExactGPUCB
+from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, kinds, mean_and_error, values
 from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
@@ -33,76 +33,55 @@ def bkb_regret(
     found = list[Measurement]()
     for dimension, seed in tqdm(list(product(dimensions, seeds)), "bkb_regret"):
         environment = gaussian_bumps(arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
-        problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
-        key = {"dimension": dimension, "seed": seed}
+        problem, key = problem_of(environment), {"dimension": dimension, "seed": seed}
         uniform = rounds * float(environment.best_mean - environment.means.mean())
         found.append(key | {"player": "arms drawn uniformly, expected", "regret": uniform})
-        exact = _regret(ExactGPUCB(problem, rounds, seed), environment, rounds)
-        found.append(key | {"player": "exact GP-UCB", "regret": exact})
+        exact = _played(ExactGPUCB(problem, rounds, seed), environment, rounds)
+        found.append(key | {"player": "exact GP-UCB"} | exact)
         for oversampling, rule in product(oversamplings, RULES):
             if rule != "fresh" and oversampling not in resampled:
                 continue
-            name = {"player": f"BKB, {RULES[rule]}, q̄ = {oversampling:g}"}
-            found.append(key | name | _played(environment, rule, oversampling, rounds, seed))
+            bandit = bkb(environment.arms, seed, oversampling=oversampling, resampling=rule)
+            first, name = environment.indices(bandit.ask(remember=False)), f"q̄ = {oversampling:g}"
+            ours = _played(RowPlayer(bandit, environment), environment, rounds)
+            found.append(key | {"player": f"BKB, {RULES[rule]}, {name}"} | ours)
             if rule == "fresh":
-                authors = AuthorsBKB(problem, oversampling, seed)
-                first = bkb(environment.arms, seed, oversampling=oversampling).ask(remember=False)
-                regret = _regret(authors, environment, rounds, environment.indices(first))
-                name = {"player": f"authors' code, q̄ = {oversampling:g}", "dictionary": len(authors.dictionary)}
-                found.append(key | name | {"regret": regret})
+                theirs = _played(AuthorsBKB(problem, oversampling, seed), environment, rounds, first)
+                found.append(key | {"player": f"authors' code, {name}"} | theirs)
     title = f"Regret after {rounds} rounds on {arms:,} arms, mean ± standard error of {len(seeds)} seeds"
     return [_regrets(f"{title}, d = {each}", chosen(found, dimension=each), rounds) for each in dimensions], found
 
 
-def _played(
-    environment: FiniteArms, resampling: Resampling, oversampling: float, rounds: int, seed: int
-) -> dict[str, Any]:
-    """Return the regret of BKB, the size of its last dictionary, and how many points joined and left it."""
-    bandit, changes, held = bkb(environment.arms, seed, oversampling=oversampling, resampling=resampling), 0, set[int]()
-    for t in range(rounds):
-        x = bandit.ask()
-        bandit.tell(x, environment.pull(x, t))
-        before, held = held, set(environment.indices(bandit.inducing_points))
-        changes += len(before ^ held)
-    regret = float(environment.regret(bandit.history.X).sum())
-    return {"regret": regret, "dictionary": len(held), "changes": changes}
+def _played(player: Any, environment: FiniteArms, rounds: int, first: Sequence[int] = ()) -> Measurement:
+    """Return the cumulative pseudo-regret of a player of rows, and how its dictionary changes and ends, if it has one.
 
-
-def _regret(player: Any, environment: FiniteArms, rounds: int, first: list[int] | None = None) -> float:
-    """Return the cumulative pseudo-regret of a player in NumPy, whose first arm may be given."""
-    played = list(first or [])
+    Its first arms may be given.
+    """
+    played, changes, held = list(first), 0, set[int]()
     for t in range(rounds):
         if t >= len(played):
             played.append(player.ask())
         player.tell(played[t], float(environment.pull(environment.arms[played[t], None], t)))
-    return float(environment.regret(environment.arms[torch.tensor(played)]).sum())
+        before, held = held, {*getattr(player, "dictionary", ())}
+        changes += len(before ^ held)
+    regret = float(environment.regret(environment.arms[played]).sum())
+    return {"regret": regret} | ({"dictionary": len(held), "changes": changes} if held else {})
 
 
 def _regrets(title: str, here: list[Measurement], rounds: int) -> Table:
-    def of(player: str) -> list[float]:
-        return values(here, "regret", player=player)
-
-    rows, exact = [], of("exact GP-UCB")
-    for player in dict.fromkeys(each["player"] for each in here):
-        runs, regrets = chosen(here, player=player), of(player)
-        ratio = statistics.fmean(regrets) / statistics.fmean(exact)
-        paired = [mine / base for mine, base in zip(regrets, exact, strict=True)]
+    regrets = {player: values(here, "regret", player=player) for player in kinds(here, "player")}
+    exact, rows = regrets["exact GP-UCB"], []
+    for player, mine in regrets.items():
         rule, _, q = player.removeprefix("BKB, ").partition(", ")
-        other = f"authors' code, {q}" if rule == "fresh" else f"BKB, fresh, {q}"
-        less = [mine - theirs for mine, theirs in zip(regrets, of(other), strict=True)] if player[:3] == "BKB" else []
-        sizes = [each["dictionary"] for each in runs if "dictionary" in each]
-        changes = [each["changes"] / rounds for each in runs if "changes" in each]
-        rows.append(
-            [
-                player,
-                mean_and_error(regrets, 1),
-                f"{ratio:.2f}",
-                mean_and_error(paired),
-                mean_and_error(less, 1) if less else "–",
-                f"{statistics.fmean(sizes):.0f}" if sizes else "–",
-                mean_and_error(changes) if changes else "–",
-            ]
-        )
+        other = regrets.get(f"authors' code, {q}" if rule == "fresh" else f"BKB, fresh, {q}", [])
+        less = [own - theirs for own, theirs in zip(mine, other, strict=False)] if player[:3] == "BKB" else []
+        sized = [each for each in chosen(here, player=player) if "dictionary" in each]
+        changes = [each["changes"] / rounds for each in sized]
+        paired = mean_and_error([own / base for own, base in zip(mine, exact, strict=True)])
+        ratio = f"{statistics.fmean(mine) / statistics.fmean(exact):.2f}"
+        size = f"{statistics.fmean(each['dictionary'] for each in sized):.0f}" if sized else "–"
+        last = [mean_and_error(less, 1) if less else "–", size, mean_and_error(changes) if changes else "–"]
+        rows.append([player, mean_and_error(mine, 1), ratio, paired, *last])
     columns = ["algorithm", "cumulative regret", "ratio of means", "mean of paired ratios"]
     columns += ["paired difference: fresh to the authors' code, others to fresh", "dictionary at the end"]
     return Table(title, [*columns, "changes of it a round"], rows)
@@ -123,7 +102,11 @@ def variance_ratio(
         runs = []
         for seed in range(seeds):
             environment = gaussian_bumps(arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
-            ratios, sizes = _ratios(environment, resampling, oversampling, rounds, every, seed)
+            bandit = bkb(environment.arms, seed, oversampling=oversampling, resampling=resampling)
+            player = RowPlayer(bandit, environment)
+            looks = variance_ratios(player, environment, rounds, every, seed)
+            pairs = [(ratios, len(player.dictionary)) for ratios, _ in looks]
+            ratios, sizes = np.stack([each for each, _ in pairs]), [size for _, size in pairs]
             runs.append((ratios, sizes))
             ends = {"least": ratios.min(1).tolist(), "largest": ratios.max(1).tolist(), "dictionary": sizes}
             found.append({"resampling": resampling, "oversampling": oversampling, "seed": seed, **ends})
@@ -139,23 +122,15 @@ def variance_ratio(
     return [Table(f"{title} of {seeds} seeds", columns, rows)], found
 
 
-def _ratios(
-    environment: FiniteArms, resampling: Resampling, oversampling: float, rounds: int, every: int, seed: int
-) -> tuple[Array, list[int]]:
-    """Return the ratio of all arms in the rounds looked at, (rounds, A), and the sizes of the dictionaries there."""
-    bandit = bkb(environment.arms, seed, oversampling=oversampling, resampling=resampling)
-    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
-    exact = ExactGPUCB(problem, rounds, seed)
-    played, ratios, sizes = list[int](), list[Array](), list[int]()
+def variance_ratios(
+    player: Any, environment: FiniteArms, rounds: int, every: int, seed: int
+) -> Iterator[tuple[Array, list[int]]]:
+    """Let a player of rows play; at times yield its variances over the exact ones, and the rows played so far."""
+    exact, played = ExactGPUCB(problem_of(environment), rounds, seed), list[int]()
     for t in range(rounds):
-        x = bandit.ask()
-        y = environment.pull(x, t)
-        bandit.tell(x, y)
-        played += environment.indices(x)
-        exact.tell(played[-1], float(y))
+        played.append(player.ask())
+        reward = float(environment.pull(environment.arms[played[-1], None], t))
+        player.tell(played[-1], reward)
+        exact.tell(played[-1], reward)
         if (t + 1) % every == 0:
-            rows = np.array(environment.indices(bandit.inducing_points))
-            variance = bkb_posterior(problem, rows, np.array(played), np.zeros(len(played)))[1]
-            ratios.append(variance / exact.variance)
-            sizes.append(len(rows))
-    return np.stack(ratios), sizes
+            yield player.variance / exact.variance, played

@@ -139,6 +139,46 @@ class ExactGPUCB:
         self._told += 1
 
 
+@dataclass(frozen=True)
+class FeatureProblem(Problem):
+    """A problem under the kernel that features of all arms (A, m) have, in place of the Gaussian one."""
+
+    features: Array
+
+    def gram(self, rows: Rows) -> Array:
+        """Return the kernel of some arms (m,) against all arms, (m, A)."""
+        return self.features[rows] @ self.features.T
+
+
+class FrequentDirections(ExactGPUCB):
+    """GP-UCB with a sketch S of m rows in place of all feature maps: SᵀS is their covariance less what is shrunk.
+
+    Rows are combinations of feature maps; of them S φ(x) at all arms and ‖S_i‖² are kept. They are orthogonal.
+    """
+
+    def __init__(self, problem: Problem, m: int, seed: int) -> None:
+        super().__init__(problem, 0, seed)
+        self._m, self._sketch, self._squares = m, np.empty((0, len(problem.arms))), np.empty(0)
+        self._sums, self._products = np.zeros(len(problem.arms)), np.zeros(len(problem.arms))
+
+    def tell(self, row: int, reward: float) -> None:
+        """Add a row to the sketch, and shrink all by what the (m + 1)th direction has."""
+        kernel, level = self.problem.gram(np.array([row]))[0], self.problem.regularization
+        self._sums[row] += reward
+        self._products += reward * kernel
+        inner = np.diag(np.append(self._squares, kernel[row]))
+        inner[-1, :-1] = inner[:-1, -1] = self._sketch[:, row]
+        squares, vectors = np.linalg.eigh(inner)  # in ascending order
+        shrunk = squares[-1 - self._m] if len(squares) > self._m else 0.0
+        kept = squares > shrunk + 1e-10
+        self._squares = squares[kept] - shrunk
+        turned = vectors[:, kept] * np.sqrt(self._squares / squares[kept])
+        self._sketch = turned.T @ np.vstack([self._sketch, kernel])
+        weights = 1.0 / (self._squares + level)
+        self.variance = 1.0 - weights @ self._sketch**2
+        self.mean = (self._products - (weights * (self._sketch @ self._sums)) @ self._sketch) / level
+
+
 def _cholesky(matrix: Array) -> Array:
     """Return the lower Cholesky factor, with the least jitter of a few that lets it succeed."""
     identity = np.eye(len(matrix))

@@ -50,6 +50,8 @@ BENCHMARKS = {
     "noise_told": "noise_told",
     "off_policy": "off_policy",
     "fidelities": "fidelities",
+    "sketches": "sketches",
+    "dictionary_sizes": "sketches",
     "stopping": "stopping",
     "stopping_coverage": "stopping",
     "successors": "successors",

@@ -7,11 +7,12 @@ import torch
 
 from benchmarks import replays
 from benchmarks.__main__ import main
-from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior
+from benchmarks.references import AuthorsBKB, ExactGPUCB, FrequentDirections, Problem, bkb_posterior
 from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
 from benchmarks.replays import RECOMMENDED, fixed_players, play
 from benchmarks.runner import BENCHMARKS
+from benchmarks.sketches import fourier
 from torch_kbandits import LearnedPrior, algorithms
 
 REGULARIZATION, LENGTHSCALE = 0.01, 0.5
@@ -103,6 +104,29 @@ def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):
         upper = mean + 2.0 * np.sqrt(variance)
         assert upper[authors.ask()] >= upper.max() - 1e-5
     assert len(set(played)) < 30
+
+
+def test_quadrature_has_the_kernel_and_random_features_an_unbiased_one(problem):
+    truth = problem.gram(np.arange(60))
+    assert abs(fourier(problem, 1_000, 0, False).gram(np.arange(60)) - truth).max() < 1e-6
+    drawn = [fourier(problem, 40, seed, True).gram(np.arange(60)) for seed in range(400)]
+    assert abs(np.mean(drawn, axis=0) - truth).max() < 6.0 * (0.5 / 20 / 400) ** 0.5  # of 1,770 pairs: a chance of 3e-6
+
+
+def test_frequent_directions_are_those_of_dense_features(problem):
+    rng, m = np.random.default_rng(4), 7
+    features = np.linalg.cholesky(problem.gram(np.arange(60)) + 1e-12 * np.eye(60))
+    player, sketch, seen = FrequentDirections(problem, m, seed=0), np.zeros((m + 1, 60)), np.zeros(60)
+    for _ in range(30):
+        row, reward = int(rng.integers(60)), rng.normal()
+        player.tell(row, reward)
+        sketch[m], seen = features[row], seen + reward * features[row]
+        _, values, directions = np.linalg.svd(sketch, full_matrices=False)
+        sketch = np.sqrt(values**2 - values[-1] ** 2)[:, None] * directions
+        inverse = np.linalg.inv(sketch.T @ sketch + REGULARIZATION * np.eye(60))
+        np.testing.assert_allclose(player.mean, features @ inverse @ seen, atol=1e-6)
+        expected = REGULARIZATION * np.einsum("ad,de,ae->a", features, inverse, features)
+        np.testing.assert_allclose(player.variance, expected, atol=1e-8)
 
 
 #: Their tables take seconds to read.

@@ -14,6 +14,7 @@ from itertools import count
 from types import GenericAlias
 from typing import Any
 
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
@@ -153,7 +154,8 @@ NUMBERS = {
     "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
     "speed": 0.5,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
-    "decay": 0.5, "length": 3, "max_length": 3, "num_parts": 4, "variation": 2.0,
+    "decay": 0.5, "depth": 1, "gap_decay": 0.25, "length": 3, "max_length": 3, "num_columns": 5, "num_parts": 4,
+    "variation": 2.0,
 }  # fmt: skip
 #: And what is no number.
 THINGS: dict[str, Any] = {
@@ -170,6 +172,7 @@ THINGS: dict[str, Any] = {
     "enabled": True,
     "expert": lambda X, time: None,
     "function": lambda X: X.sum(-1),
+    "graphs": [networkx.path_graph(3)],
     "groups": [0, 0],
     "inducing_points": X[:2],
     "levels": ("a", "b"),
@@ -378,9 +381,9 @@ RANGES = {
     "num_arms num_initial score_discount num_parts",
     "-1 0 1.5 inf": "block_size dimension discount discretization_size every horizon max_dictionary max_reference "
     "max_size n num_bounds num_choices num_draws num_options num_points num_restarts num_starting raw_samples "
-    "round size switches length max_length",
-    "-1 1.5 inf": "context_dim epsilon exploration max_questions num_swaps number problem_seed",
-    "-1 1 1.5 inf": "forgetting",
+    "round size switches length max_length num_columns",
+    "-1 1.5 inf": "context_dim depth epsilon exploration max_questions num_swaps number problem_seed",
+    "-1 1 1.5 inf": "forgetting gap_decay",
     "-1 0 1 inf": "batch_threshold threshold",
     "1.5 inf": "order seed time_column",
     "inf": "best_mean bound floor mean now origin",

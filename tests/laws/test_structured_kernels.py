@@ -1,7 +1,10 @@
-"""Kernels of bits, counts and strings are their formulas, positive semi-definite, and play in every bandit."""
+"""Kernels of bits, counts, strings and graphs are their formulas, positive semi-definite, and play in every bandit."""
 
 import keyword
+from collections import Counter
+from itertools import combinations
 
+import networkx as nx
 import numpy as np
 import oracles
 import pytest
@@ -14,7 +17,7 @@ from sklearn.datasets import load_digits
 from torch.autograd import gradcheck
 
 from torch_kbandits import InputError, NystromGP, algorithms
-from torch_kbandits.kernels import SpectrumKernel, TanimotoKernel, encode_strings
+from torch_kbandits.kernels import SpectrumKernel, TanimotoKernel, count_subtrees, encode_strings
 from torch_kbandits.numerics.formulas import formula, frozen
 from torch_kbandits.numerics.gram import gram
 
@@ -28,15 +31,15 @@ def overlap(A, B):
     return np.where(most > 0, least / np.where(most > 0, most, 1.0), 1.0)
 
 
-def spectrum(words, others, length, decay):
-    """Oracle: substrings counted one by one in a dictionary."""
+def spectrum(words, others, length, decay, gap_decay=0.0):
+    """Oracle: substrings or subsequences counted one by one in a dictionary."""
 
     def counted(word):
         found = {} if word else {None: 1.0}
         for size in range(1, length + 1):
-            for start in range(len(word) - size + 1):
-                part = word[start : start + size]
-                found[part] = found.get(part, 0.0) + decay ** (size / 2)
+            for places in combinations(range(len(word)), size):
+                part, gaps = "".join(word[place] for place in places), places[-1] - places[0] + 1 - size
+                found[part] = found.get(part, 0.0) + decay ** (size / 2) * gap_decay**gaps
         return found
 
     def product(a, b):
@@ -66,12 +69,14 @@ def test_tanimoto_is_its_formula_compiled_or_not(counts, are_bits):
     assert difference(posterior.covariance_matrix, dtc.covariance) < 1e-10
 
 
-@pytest.mark.parametrize(("length", "decay"), [(1, 1.0), (3, 0.5), (30, 2.0)])
-def test_spectrum_is_its_formula(length, decay):
+@pytest.mark.parametrize(
+    ("length", "decay", "gap_decay"), [(1, 1.0, 0.0), (3, 0.3, 0.0), (30, 2.0, 0.0), (3, 0.3, 0.7), (30, 2.0, 0.01)]
+)
+def test_spectrum_is_its_formula(length, decay, gap_decay):
     X = encode_strings(WORDS)
-    kernel = SpectrumKernel(length, decay).double()
+    kernel = SpectrumKernel(length, decay, gap_decay=gap_decay).double()
     values = kernel(X, X[5:]).to_dense()
-    assert difference(values, spectrum(WORDS, WORDS[5:], length, decay)) < 1e-12
+    assert difference(values, spectrum(WORDS, WORDS[5:], length, decay, gap_decay)) < 1e-12
     assert difference(kernel(X, diag=True), np.ones(len(X))) < 1e-12
     assert float(torch.linalg.eigvalsh(kernel(X).to_dense().detach()).min()) > -1e-12
     assert ["".join(chr(int(each)) for each in row if each >= 0) for row in X.tolist()] == WORDS
@@ -79,7 +84,66 @@ def test_spectrum_is_its_formula(length, decay):
     assert difference(kernel(longer, longer[5:]).to_dense(), values) < 1e-14
 
 
-@pytest.mark.parametrize("make", [TanimotoKernel, lambda **words: SpectrumKernel(2, 0.7, **words)])
+def test_the_subsequence_kernel_is_that_of_lodhi_et_al():
+    """Their example, car and cat, and the letters as well: λ² for each that both have, λ⁴ for "ca", λ⁶ for "c r"."""
+    rate = 0.6
+    kernel = SpectrumKernel(2, rate**2, gap_decay=rate).double()
+    value = kernel(encode_strings(["car"]), encode_strings(["cat"])).to_dense().item()
+    assert value == pytest.approx((2 * rate**2 + rate**4) / (3 * rate**2 + 2 * rate**4 + rate**6), rel=1e-12)
+
+
+def neighbourhoods(graph, depth):
+    """Oracle: the neighbourhood of a node as a tree of tuples, counted."""
+    sides = (graph.succ, graph.pred) if graph.is_directed() else (graph.adj,)
+
+    def tree(node, left):
+        own = graph.nodes[node]["atom"]
+        if not left:
+            return own
+        grown = [
+            sorted((side[node][other]["bond"], repr(tree(other, left - 1))) for other in side[node]) for side in sides
+        ]
+        return (tree(node, left - 1), *map(tuple, grown))
+
+    return Counter((left, tree(node, left)) for node in graph for left in range(depth + 1))
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from("-=")), max_size=7)
+
+
+@given(
+    st.lists(st.tuples(EDGES, st.text("CN", min_size=5, max_size=5)), min_size=1, max_size=4),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_subtrees_are_counted_wherever_nodes_are(drawn, depth, is_directed):
+    graphs = []
+    for edges, atoms in drawn:
+        graphs.append(nx.DiGraph() if is_directed else nx.Graph())
+        graphs[-1].add_nodes_from((node, {"atom": atom}) for node, atom in enumerate(atoms))
+        graphs[-1].add_edges_from((start, end, {"bond": bond}) for start, end, bond in edges)
+    words = {"depth": depth, "node_label": "atom", "edge_label": "bond"}
+    counts = count_subtrees(graphs, **words)
+    oracle = [neighbourhoods(graph, depth) for graph in graphs]
+    truth = np.array([[sum(a[each] * b[each] for each in a) for b in oracle] for a in oracle], dtype=float)
+    assert difference(counts @ counts.mT, truth) == 0.0
+    assert counts.sum(-1).tolist() == [5.0 * (depth + 1)] * len(graphs)
+    moved = [nx.relabel_nodes(graph, {node: -node for node in graph}) for graph in reversed(graphs)]
+    assert torch.equal(count_subtrees(moved, **words), counts.flip(0))
+    hashed = count_subtrees(graphs, **words, num_columns=50)
+    assert torch.equal(torch.cat([count_subtrees([graph], **words, num_columns=50) for graph in graphs]), hashed)
+    similar = TanimotoKernel()(counts).to_dense()
+    assert float(torch.linalg.eigvalsh(similar).min()) > -1e-12
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        TanimotoKernel,
+        lambda **words: SpectrumKernel(2, 0.7, **words),
+        lambda **words: SpectrumKernel(3, 0.7, gap_decay=0.5, **words),
+    ],
+)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_batches_are_their_members_in_either_precision(make, dtype):
     X = encode_strings(WORDS[:6]).clamp_min(0.0).reshape(2, 3, -1).to(dtype)
@@ -99,18 +163,18 @@ def test_batches_are_their_members_in_either_precision(make, dtype):
 
 def test_gradients_are_those_of_the_formulas():
     X = encode_strings(WORDS[:5])
-    kernel = SpectrumKernel(3).double()
+    for kernel in (SpectrumKernel(3).double(), SpectrumKernel(3, gap_decay=0.4).double()):
+        given = {name: each.detach().clone().requires_grad_() for name, each in kernel.named_parameters()}
 
-    def values(raw):
-        return torch.func.functional_call(kernel, {"raw_decay": raw}, (X, X)).to_dense()
+        def values(*raw, kernel=kernel, names=tuple(given)):
+            return torch.func.functional_call(kernel, dict(zip(names, raw, strict=True)), (X, X)).to_dense()
 
-    raw = torch.full((1, 1), 0.3, dtype=DOUBLE, requires_grad=True)
-    assert gradcheck(values, raw)
+        assert gradcheck(values, tuple(given.values()))
     counts = torch.rand(3, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(0)).requires_grad_()
     assert gradcheck(lambda x: TanimotoKernel()(x, x[1:] + 0.1).to_dense(), counts)
 
 
-def test_bandits_play_handwritten_bits_and_words():
+def test_bandits_play_handwritten_bits_words_and_graphs():
     images, digits = load_digits(return_X_y=True)
     arms = torch.as_tensor(images[:300] > 8.0, dtype=DOUBLE)
     assert formula(TanimotoKernel(), 64) is not None
@@ -120,6 +184,11 @@ def test_bandits_play_handwritten_bits_and_words():
     words = [word for word in WORDS if word]
     vowels = torch.tensor([sum(each in "aeiou" for each in word) / len(word) for word in words], dtype=DOUBLE)
     assert float(plays(encode_strings(words), vowels, SpectrumKernel(2))[-5:].mean()) > 0.8 * float(vowels.max())
+    with_gaps = plays(encode_strings(words), vowels, SpectrumKernel(2, gap_decay=0.5))
+    assert float(with_gaps[-5:].mean()) > 1.5 * float(vowels.mean())
+    graphs = nx.graph_atlas_g()[1:209]  # those of up to six nodes
+    triangles = torch.tensor([nx.transitivity(graph) for graph in graphs], dtype=DOUBLE)
+    assert float(plays(count_subtrees(graphs), triangles, TanimotoKernel())[-5:].mean()) > 0.8
 
 
 def plays(arms, rewards, kernel):
@@ -144,3 +213,9 @@ def test_what_is_no_count_and_no_letter_is_named():
         SpectrumKernel(0)
     with pytest.raises(InputError, match="decay"):
         SpectrumKernel(2, decay=-1.0)
+    with pytest.raises(InputError, match="gap_decay must be at least 0 and below 1"):
+        SpectrumKernel(2, gap_decay=1.0)
+    with pytest.raises(InputError, match="no multigraph, got"):
+        count_subtrees([nx.path_graph(3), nx.MultiGraph()])
+    with pytest.raises(InputError, match="attributes of all; one has no 'atom'"):
+        count_subtrees([nx.path_graph(3)], node_label="atom")

@@ -2,7 +2,7 @@
 
 from torch_kbandits.kernels.composed import GroupedKernel, NormalizedKernel, SpaceTimeKernel
 from torch_kbandits.kernels.discrete import PerActionLinearKernel, PrecomputedKernel
-from torch_kbandits.kernels.structured import SpectrumKernel, TanimotoKernel, encode_strings
+from torch_kbandits.kernels.structured import SpectrumKernel, TanimotoKernel, count_subtrees, encode_strings
 from torch_kbandits.kernels.temporal import ForgettingKernel, WienerKernel
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "SpectrumKernel",
     "TanimotoKernel",
     "WienerKernel",
+    "count_subtrees",
     "encode_strings",
 ]

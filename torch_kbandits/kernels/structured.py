@@ -1,7 +1,9 @@
-"""Kernels on discrete structures: sets and counts, such as fingerprints of molecules, and strings."""
+"""Kernels on discrete structures: sets and counts, such as fingerprints of molecules, strings and graphs."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
 
 import torch
 from gpytorch.constraints import Interval, Positive
@@ -65,6 +67,8 @@ class SpectrumKernel(Kernel):
 
         k(s, t) = ⟨φ(s), φ(t)⟩ / (‖φ(s)‖ ‖φ(t)‖),   φ_u(s) = decay^(|u| / 2) · (how often u is in s),   1 <= |u| <= p
 
+    With ``gap_decay`` other letters may lie between those of u, each of which is a factor of the count: the subsequence
+    kernel, for typing errors and insertions. At decay = gap_decay² it is that of Lodhi et al., of all lengths together.
     Strings are rows of whole numbers, one a letter, with negative numbers after their end: see ``encode_strings``. Two
     without a letter have 1, one beside another 0. DNA, words and SMILES are such strings::
 
@@ -72,50 +76,65 @@ class SpectrumKernel(Kernel):
         bandit = algorithms.BKB(candidates=arms, kernel=SpectrumKernel(3), regularization=0.01, beta=2.0, seed=0)
         word = keyword.kwlist[bandit.ask(details=True).rows[0]]
 
-    Source: Leslie, Eskin and Noble, PSB 2002; Shawe-Taylor and Cristianini, 2004, §11.2, of several lengths.
+    Source: Leslie, Eskin and Noble, PSB 2002; Lodhi et al., JMLR 2002; Shawe-Taylor and Cristianini, 2004, §11.2.
 
     Args:
         max_length: p >= 1, of substrings.
         decay: > 0, the weight of a substring for each of its letters; above 1 long ones count for more. Learned,
             and kept in double precision until ``.to`` or a model casts it.
         decay_constraint: of it; ``Positive()`` unless given.
+        gap_decay: at least 0 and below 1; 0 allows no gaps, and above it is learned as well.
         kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
 
     Raises:
         InputError: if a letter is no whole number.
 
-    Cost: for n and m strings of L letters with V substrings among them O(p (n + m) L log(n + m) + n m V).
+    Cost: of n and m strings of L letters, V substrings: O(p (n + m) L log(n + m) + n m V); with gaps O(p n m L³).
     """
 
-    raw_decay: Parameter
-
     def __init__(
-        self, max_length: int, decay: float = 1.0, decay_constraint: Interval | None = None, **kwargs: Any
+        self,
+        max_length: int,
+        decay: float = 1.0,
+        decay_constraint: Interval | None = None,
+        gap_decay: float = 0.0,
+        **kwargs: Any,
     ) -> None:
         checks.absent_or("decay_constraint", decay_constraint, Interval, "a GPyTorch constraint")
         super().__init__(**kwargs)
         self.max_length = checks.positive_integer("max_length", max_length)
-        self.register_parameter("raw_decay", Parameter(torch.zeros(*self.batch_shape, 1, 1, dtype=torch.float64)))
-        self.register_constraint("raw_decay", decay_constraint or Positive())
-        self.decay = checks.positive("decay", decay)
+        self._learn("decay", checks.positive("decay", decay), decay_constraint or Positive())
+        if checks.share("gap_decay", gap_decay):
+            self._learn("gap_decay", float(gap_decay), Interval(0.0, 1.0))
 
-    @property
-    def decay(self) -> Tensor:
-        """The weight of a letter, (..., 1, 1)."""
-        return cast(Interval, self.raw_decay_constraint).transform(self.raw_decay)
+    def _learn(self, name: str, value: float, constraint: Interval) -> None:
+        self.register_parameter(f"raw_{name}", Parameter(torch.zeros(*self.batch_shape, 1, 1, dtype=torch.float64)))
+        self.register_constraint(f"raw_{name}", constraint)
+        self._set(name, value)
 
-    @decay.setter
-    def decay(self, value: float | Tensor) -> None:
-        exact = torch.as_tensor(value).to(self.raw_decay)
-        self.initialize(raw_decay=cast(Interval, self.raw_decay_constraint).inverse_transform(exact))
+    def _of(self, name: str) -> Tensor:
+        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
+
+    def _set(self, name: str, value: float | Tensor) -> None:
+        exact = torch.as_tensor(value, dtype=torch.float64).to(getattr(self, f"raw_{name}"))
+        self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(exact)})
+
+    decay = property(lambda self: self._of("decay"), lambda self, value: self._set("decay", value), doc="(..., 1, 1).")
+    gap_decay = property(lambda self: self._of("gap_decay"), lambda self, value: self._set("gap_decay", value))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of strings x1 (..., n, L) and x2 (..., m, L), (..., n, m), or its diagonal."""
         for X in (x1, x2):
             if not bool((X.round() == X).all()):
                 raise InputError("Letters must be whole numbers, negative after the end of a string: encode_strings.")
-        first, second = self._features(x1, x2)
-        return (first * second).sum(-1) if diag else first @ second.mT
+        if not hasattr(self, "raw_gap_decay"):
+            first, second = self._features(x1, x2)
+            return (first * second).sum(-1) if diag else first @ second.mT
+        rows, columns = x1.unsqueeze(-2), x2.unsqueeze(-2)
+        own, others = self._products(rows, rows), self._products(columns, columns)  # (..., n, 1) and (..., m, 1)
+        if diag:
+            return (self._products(rows, columns) / (own * others).sqrt()).squeeze(-1)
+        return self._products(rows, x2.unsqueeze(-3)) / (own * others.mT).sqrt()
 
     def _features(self, *sets: Tensor) -> list[Tensor]:
         """Return φ(s) / ‖φ(s)‖ of the strings of each set (..., n, L), (..., n, V), for V substrings among all."""
@@ -131,6 +150,22 @@ class SpectrumKernel(Kernel):
                 part.append(decay ** (length / 2.0) * none.scatter_add(-1, own.view_as(is_whole), is_whole))
         joined = [torch.cat(part, -1) for part in parts]
         return [each / each.norm(dim=-1, keepdim=True) for each in joined]
+
+    def _products(self, X: Tensor, others: Tensor) -> Tensor:
+        """Return ⟨φ(s), φ(t)⟩ with gaps of strings (..., n, 1, L) and (..., n or 1, m, L), (..., n, m)."""
+        decay, gap_decay = (each.to(X).unsqueeze(-1) for each in (self.decay, self.gap_decay))
+        places = torch.arange(X.shape[-1], dtype=X.dtype, device=X.device)
+        gaps = places - places.unsqueeze(-1) - 1.0
+        after = torch.where(gaps < 0.0, 0.0, gap_decay ** gaps.clamp_min(0.0))  # (..., 1, L, L)
+        products = ((X[..., 0] < 0.0) & (others[..., 0] < 0.0)).to(X) * torch.ones_like(decay[..., 0])
+        # Of equal subsequences of 1, 2, ... letters, by where in t they end: those that end before a letter of s.
+        ended = [torch.zeros_like(others) * products.unsqueeze(-1)] * (min(self.max_length, X.shape[-1]) - 1)
+        for letter in X.unbind(-1):
+            same = decay * ((others == letter.unsqueeze(-1)) & (letter.unsqueeze(-1) >= 0.0))
+            ending = [same, *(same * (each @ after) for each in ended)]
+            ended = [gap_decay * each + new for each, new in zip(ended, ending, strict=False)]
+            products = products + torch.stack(ending).sum((0, -1))
+        return products
 
 
 def encode_strings(strings: Sequence[str], length: int | None = None) -> Tensor:
@@ -154,6 +189,80 @@ def encode_strings(strings: Sequence[str], length: int | None = None) -> Tensor:
     for row, each in zip(rows, strings, strict=True):
         row[: len(each)] = torch.tensor([*map(ord, each)])
     return rows
+
+
+def count_subtrees(
+    graphs: Sequence[Any],
+    depth: int = 2,
+    node_label: str | None = None,
+    edge_label: str | None = None,
+    num_columns: int | None = None,
+) -> Tensor:
+    """Return how often each neighbourhood is in each graph, as ``TanimotoKernel`` takes it, (n, columns).
+
+    A node has one up to 0, 1, ..., ``depth`` edges, which the Weisfeiler–Lehman test tells apart by its label, those of
+    its neighbours, and so on; in directed graphs, such as networks' architectures, of successors and of predecessors.
+    GPyTorch's ``LinearKernel`` of these counts is the Weisfeiler–Lehman subtree kernel::
+
+        graphs = networkx.graph_atlas_g()[1:]  # those of up to seven nodes
+        arms = count_subtrees(graphs)
+        bandit = algorithms.BKB(candidates=arms, kernel=TanimotoKernel(), regularization=0.01, beta=2.0, seed=0)
+        graph = graphs[bandit.ask(details=True).rows[0]]
+
+    Source: Shervashidze et al., JMLR 2011.
+
+    Args:
+        graphs: n graphs of networkx, no multigraphs.
+        depth: from 0 to 100.
+        node_label: the attribute that is the label of a node, compared as text; unless given all are alike.
+        edge_label: and of an edge.
+        num_columns: to which neighbourhoods are hashed, so that later graphs have the same; one for each unless given.
+
+    Raises:
+        InputError: if one is no such graph, or a node or an edge has no label.
+
+    Cost: O(depth E log E) for E edges.
+    """
+    if (depth := checks.non_negative_integer("depth", depth)) > 100:
+        raise InputError(f"depth must be at most 100, got {depth}: neighbourhoods so large are whole graphs.")
+    checks.absent_or("node_label", node_label, str, "the name of an attribute")
+    checks.absent_or("edge_label", edge_label, str, "the name of an attribute")
+    size = checks.optional(checks.size)("num_columns", num_columns)
+    found = [Counter(_subtrees(graph, depth, node_label, edge_label)) for graph in checks.entries("graphs", graphs)]
+    known = sorted(set[int]().union(*found))
+    columns = {each: column if size is None else each % size for column, each in enumerate(known)}
+    rows = torch.zeros(len(found), size or max(1, len(known)), dtype=torch.float64)
+    for row, counts in zip(rows, found, strict=True):
+        for each, count in counts.items():
+            row[columns[each]] += count
+    return rows
+
+
+def _subtrees(graph: Any, depth: int, node_label: str | None, edge_label: str | None) -> Iterator[int]:
+    """Yield a number for the neighbourhood of each node up to 0, 1, ... edges, the same wherever it is alike."""
+    if not hasattr(graph, "is_multigraph") or graph.is_multigraph():
+        raise InputError(f"Each of graphs must be one of networkx and no multigraph, got {checks.describe(graph)}.")
+
+    def text(name: str | None, attributes: Any) -> str:
+        if name is not None and name not in attributes:
+            raise InputError(f"node_label and edge_label must be attributes of all; one has no {name!r}.")
+        return "" if name is None else str(attributes[name])
+
+    def number(content: object) -> int:
+        return int.from_bytes(blake2b(repr(content).encode(), digest_size=8).digest())
+
+    sides = [graph.succ, graph.pred] if graph.is_directed() else [graph.adj]
+    near = {
+        node: [[(text(edge_label, data), to) for to, data in side[node].items()] for side in sides] for node in graph
+    }
+    numbers = {node: number(text(node_label, data)) for node, data in graph.nodes.items()}
+    yield from numbers.values()
+    for _ in range(depth):
+        numbers = {
+            node: number((own, [sorted((kind, numbers[to]) for kind, to in side) for side in near[node]]))
+            for node, own in numbers.items()
+        }
+        yield from numbers.values()
 
 
 FORMULAS[TanimotoKernel] = lambda kernel, columns: [(1.0, [factor(OVERLAP, 1.0, columns)])]
