@@ -1,6 +1,6 @@
 """Milliseconds of a round, an ask and the tell of its reward, by what is believed and what may be played.
 
-    python -m benchmarks rounds --set against=../other-checkout only=BKB million=True
+    python -m benchmarks rounds --set against=../other-checkout only=BKB most_arms=1_000_000
 
 plays the cases that have this in their names here and, in turns, with the package of another checkout in a process of
 its own, and leaves blank what that cannot play. Nothing else should run.
@@ -13,9 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -47,28 +47,6 @@ Steps = Iterator[tuple[float, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What is run: arms, rounds before those that count, these, and how often all of it is played.
-
-    In contexts ten times as many come before, on a box a tenth is played; ten times as many rewards are told at once.
-    """
-
-    arms: tuple[int, int, int] = (100, 2_000, 10_000)
-    most_arms: int = 1_000_000
-    first: int = 300
-    rounds: int = 300
-    replays: tuple[int, ...] = (4_000, 16_000)
-    example: bool = True
-    repeats: int = 3
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in asdict(self).items())
-
-
-FULL, QUICK = Sizes(), Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
-
-
-@dataclass(frozen=True)
 class Case:
     """Rounds to time: what plays them, and how many do not count.
 
@@ -81,15 +59,31 @@ class Case:
     dtype: torch.dtype = torch.float64
 
 
-@benchmark(sizes=QUICK)
-def rounds(sizes: Sizes = FULL, million: bool = False, against: str | None = None, only: str = "") -> Found:
-    """Play the cases with names that contain ``only``, here and maybe with another checkout in turns."""
+@benchmark(arms=(10, 30, 40), most_arms=200, first=2, rounds=4, replays=(5, 10), example=False, repeats=2)
+def rounds(
+    arms: tuple[int, int, int] = (100, 2_000, 10_000),
+    most_arms: int = 0,
+    first: int = 300,
+    rounds: int = 300,
+    replays: tuple[int, ...] = (4_000, 16_000),
+    example: bool = True,
+    repeats: int = 3,
+    against: str | None = None,
+    only: str = "",
+) -> Found:
+    """Play the cases with names that contain ``only``, here and maybe with another checkout in turns.
+
+    In contexts ten times as many rounds come before those that count, on a box a tenth is played; ten times as many
+    rewards are told at once. Without ``most_arms`` single precision is left out.
+    """
+    sizes = {"arms": arms, "most_arms": most_arms, "first": first, "rounds": rounds}
+    sizes |= {"replays": replays, "example": example}
     threads, found = torch.get_num_threads(), list[Measurement]()
-    played = {name: case for name, case in cases(sizes, million or sizes == QUICK).items() if only in name}
+    played = {name: case for name, case in cases(**sizes).items() if only in name}
     torch.set_num_threads(2)
     try:
-        with nullcontext(lambda _: None) if against is None else _other(Path(against), sizes == QUICK) as there:
-            for name, _ in tqdm([*product(played, range(sizes.repeats))], "rounds"):
+        with nullcontext(lambda _: None) if against is None else _other(Path(against), sizes) as there:
+            for name, _ in tqdm([*product(played, range(repeats))], "rounds"):
                 found.append({"case": name, "here": measure(played[name]), "there": there(name)})
     finally:
         torch.set_num_threads(threads)
@@ -99,13 +93,15 @@ def rounds(sizes: Sizes = FULL, million: bool = False, against: str | None = Non
 # -------------------------------------------------------------------- what is played
 
 
-def cases(sizes: Sizes, million: bool) -> dict[str, Case]:
+def cases(
+    arms: Sequence[int], most_arms: int, first: int, rounds: int, replays: Sequence[int], example: bool
+) -> dict[str, Case]:
     """Return what the package plays, by name."""
-    few, some, many = map(_uniform, sizes.arms)
+    few, some, many = map(_uniform, arms)
     found, on_few, on_many = dict[str, Case](), f"{len(few)} arms", f"{len(many):,} arms"
 
-    def add(name: str, make: Callable[[], Bandit], arms: int = 0, first: int = sizes.first) -> None:
-        found[name] = Case(partial(_rounds, make, first + sizes.rounds), first, arms)
+    def add(name: str, make: Callable[[], Bandit], arms: int = 0, first: int = first) -> None:
+        found[name] = Case(partial(_rounds, make, first + rounds), first, arms)
 
     exact = partial(_bandit, Arms(few), 0.2)
     bkb = partial(_bandit, Arms(many), 0.12, dictionary=RidgeLeverageSampling(OVERSAMPLING))
@@ -121,21 +117,21 @@ def cases(sizes: Sizes, million: bool) -> dict[str, Case]:
         add(f"BKB, {on_many}, {resampling}, length scale {scale}", make, len(many))
     words: dict[str, Any] = {"regularization": REGULARIZATION, "beta": BETA, "seed": 0}
     add(f"BBKB, {len(some):,} arms", partial(BBKB, candidates=some, kernel=kernel(0.1), **words), len(some))
-    box, tenth = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)), max(1, sizes.rounds // 10)
+    box, tenth = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)), max(1, rounds // 10)
     found["exact, on a box"] = Case(partial(_rounds, partial(_bandit, box, 0.2), 2 * tenth), tenth)
     for scale in (1.2, 0.7):
         words |= {"regularization": 1.0, "beta": 0.1, "kernel": kernel(scale)}
         make = partial(EKUCB, context_dim=3, action_dim=3, **words)
-        add(f"EK-UCB, 10 actions, length scale {scale}", make, first=10 * sizes.first)
-    told = partial(_told, bkb, many, 10 * sizes.rounds)
-    found[f"{10 * sizes.rounds:,} rewards told at once, BKB, {on_many}"] = Case(told)
-    for number in sizes.replays:
+        add(f"EK-UCB, 10 actions, length scale {scale}", make, first=10 * first)
+    told = partial(_told, bkb, many, 10 * rounds)
+    found[f"{10 * rounds:,} rewards told at once, BKB, {on_many}"] = Case(told)
+    for number in replays:
         found[f"a round of {number:,} replayed, exact, {on_few}"] = Case(partial(_replayed, exact, number), 0)
-    for state, starts in (("empty", 1), ("warm", 2)) if sizes.example else ():
+    for state, starts in (("empty", 1), ("warm", 2)) if example else ():
         found[f"README's first example, a process, {state} cache of loops"] = Case(partial(_example, starts), 0)
-    if million:
-        steps = partial(_rounds, partial(_in_single_precision, sizes.most_arms), 2 * tenth)
-        found[f"100 points, {sizes.most_arms:,} arms, single"] = Case(steps, tenth, sizes.most_arms, torch.float32)
+    if most_arms:
+        steps = partial(_rounds, partial(_in_single_precision, most_arms), 2 * tenth)
+        found[f"100 points, {most_arms:,} arms, single"] = Case(steps, tenth, most_arms, torch.float32)
     return found
 
 
@@ -241,7 +237,7 @@ def measure(case: Case) -> dict[str, Any]:
 def serve() -> None:
     """Measure the cases whose names come in, a line each; null for one that cannot be played."""
     torch.set_num_threads(2)
-    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else FULL, True), sys.stdout, sys.stderr
+    known, out, sys.stdout = cases(**json.loads(sys.argv[2])), sys.stdout, sys.stderr
     for name in sys.stdin:
         try:
             found = measure(known[name.rstrip("\n")])
@@ -251,8 +247,8 @@ def serve() -> None:
 
 
 @contextmanager
-def _other(folder: Path, quick: bool) -> Iterator[Callable[[str], dict[str, Any] | None]]:
-    command = [sys.executable, "-W", "ignore", "-c", _SERVE, str(folder.resolve()), "quick" if quick else "full"]
+def _other(folder: Path, sizes: dict[str, Any]) -> Iterator[Callable[[str], dict[str, Any] | None]]:
+    command = [sys.executable, "-W", "ignore", "-c", _SERVE, str(folder.resolve()), json.dumps(sizes)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
         def there(name: str) -> dict[str, Any] | None:

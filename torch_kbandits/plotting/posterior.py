@@ -196,9 +196,6 @@ def plot_dictionary(bandit: Bandit, *, axes: Sequence[Any] | None = None) -> Any
     return left.get_figure(root=True)
 
 
-# ---------------------------------------------------------------- inside
-
-
 def plot_importance(bandit: Bandit, *, confidence: float = 0.9, ax: Any = None, **words: Any) -> Any:
     """Draw what share of the posterior mean's variance each parameter explains; return the figure of matplotlib.
 
@@ -216,6 +213,9 @@ def plot_importance(bandit: Bandit, *, confidence: float = 0.9, ax: Any = None, 
     ax.set_yticks(range(len(order)), [found.names[place] for place in order.tolist()])
     style.legend_below(ax)
     return style.labelled(ax, "share of the variance", "")
+
+
+# ---------------------------------------------------------------- inside
 
 
 def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -1,6 +1,5 @@
 """A line of progress for a loop that plays a bandit: rounds a second, rewards, dictionary and width."""
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -38,16 +37,13 @@ class Progress(AbstractContextManager["Progress"]):
         self._bandit, self._center = bandit, checks.finite_number("center", center)
         self._rounds = checks.optional(checks.positive_integer)("rounds", rounds)
         self._told, self._best, self._recent = bandit.num_observations, -float("inf"), deque[float](maxlen=_RECENT)
-        self._first = self._round = bandit.round
-        self._began = time.monotonic()
-        form = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-        words = {"mininterval": _INTERVAL, "miniters": 1, "dynamic_ncols": True, "bar_format": form}
+        self._round = bandit.round
+        words = {"mininterval": _INTERVAL, "miniters": 1, "dynamic_ncols": True, "unit": " rounds"}
         self._bar: Any = require("tqdm").tqdm(total=rounds, desc=name, disable=None, **words)
 
     def reading(self) -> str:
         """Return how the bandit is doing now, in words; nothing changes for it."""
         bandit = self._bandit
-        rate = max(bandit.round - self._first, 0) / max(time.monotonic() - self._began, 1e-9)
         # A bandit that loaded a shorter history begins anew.
         fresh = (bandit.history_since(min(self._told, bandit.num_observations)).Y.double() + self._center).tolist()
         self._told = bandit.num_observations
@@ -55,7 +51,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._best = max([self._best, *fresh])
         recent = sum(self._recent) / max(len(self._recent), 1)
         rewards = f"best {self._best:.3g}, recent {recent:.3g}, " if self._recent else ""
-        return f"{rate:.3g} rounds/s, {rewards}m = {len(bandit.inducing_points)}, β = {float(bandit.beta):.3g}"
+        return f"{rewards}m = {len(bandit.inducing_points)}, β = {float(bandit.beta):.3g}"
 
     def update(self, rounds: int | None = None) -> None:
         """Say that rounds have passed; None for those that the bandit was told since the last call."""
