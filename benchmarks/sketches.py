@@ -105,8 +105,6 @@ def dictionary_sizes(
                 sizes = {"m": len(player.dictionary), "distinct points": len(distinct), "d_eff": effective}
                 bound = {"bound over rounds": 3.0 * (1.0 + 1.0 / REGULARIZATION) * ALPHA * q * effective / (t + 1)}
                 found.append({"d": d, "seed": seed, "round": f"q̄ = {q:.0f}, round {t + 1}"} | sizes | bound)
-    title, entries = (
-        f"Size of BKB's dictionary on {arms:,} arms",
-        ("m", "distinct points", "d_eff", "bound over rounds"),
-    )
+    title = f"Size of BKB's dictionary on {arms:,} arms"
+    entries = ("m", "distinct points", "d_eff", "bound over rounds")
     return [tabulated(chosen(found, d=d), f"{title}, d = {d}", "round", None, entries, 1) for d in dimensions], found
