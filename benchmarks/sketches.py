@@ -7,7 +7,8 @@ of what was played. BKB is capped at m points. The best fixed arm has no regret.
 Claimed after the seeds 1 and 2, before others: in six dimensions (1) at m = 16 BKB has less regret than each other by
 more than two standard errors of the paired differences, at m = 50 than the last two; (2) there, in every seed, the
 variances of both features fall below 1/3 of the exact ones, and BKB's never do. In two (3) quadrature and Frequent
-Directions at m = 50 play as exact GP-UCB does.
+Directions at m = 50 play as exact GP-UCB does. All held but against random features: −0.11 ± 0.09 at m = 16, and at
+m = 200 these have less regret by 0.034 ± 0.004: too small variances explore less, and in 2,000 rounds that pays.
 """
 
 import math
@@ -102,7 +103,8 @@ def dictionary_sizes(
                 ridge = gram + REGULARIZATION * np.eye(len(gram))
                 effective = float(np.trace(np.linalg.solve(ridge, gram)))
                 sizes = {"m": len(player.dictionary), "distinct points": len(distinct), "d_eff": effective}
-                bound = {"bound": 3.0 * (1.0 + 1.0 / REGULARIZATION) * ALPHA * q * effective}
+                bound = {"bound over rounds": 3.0 * (1.0 + 1.0 / REGULARIZATION) * ALPHA * q * effective / (t + 1)}
                 found.append({"d": d, "seed": seed, "round": f"q̄ = {q:.0f}, round {t + 1}"} | sizes | bound)
-    title, entries = f"Size of BKB's dictionary on {arms:,} arms", ("m", "distinct points", "d_eff", "bound")
+    title = f"Size of BKB's dictionary on {arms:,} arms"
+    entries = ("m", "distinct points", "d_eff", "bound over rounds")
     return [tabulated(chosen(found, d=d), f"{title}, d = {d}", "round", None, entries, 1) for d in dimensions], found
