@@ -185,9 +185,7 @@ class BanditOverBandit(MemoryChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.keep(self, exploration=checks.finite_number)
-        if not 0.0 <= self.exploration <= 1.0:
-            raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
+        checks.keep(self, exploration=checks.unit_interval)
 
     def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
         """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""

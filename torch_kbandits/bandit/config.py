@@ -22,7 +22,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
-from torch_kbandits.bandit.fidelities import Levels, levels_of
+from torch_kbandits.bandit.fidelities import Levels
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
@@ -132,7 +132,7 @@ class BanditConfig:
     @cached_property
     def levels(self) -> Levels | None:
         """The fidelity as points have it; None where no column is one."""
-        return levels_of(self.fidelity, self.candidates)
+        return None if self.fidelity is None else Levels(self.fidelity, self.candidates)
 
     # ---------------------------------------------------------------- time
 

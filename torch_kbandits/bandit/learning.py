@@ -61,20 +61,15 @@ def without_expired(config: BanditConfig, state: State) -> State:
     measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
-    known = X, X.new_full((len(X),), torch.nan), times, measured, failed
-    told = _told(state.clock, state.round, pending, rows, *known)
-    return learned(config, state, state.clock, told, left)
+    Y, rounds = X.new_full((len(X),), torch.nan), torch.full((len(X),), state.round)
+    told = History(X, Y, rounds, times=times, outcomes=measured, failed=failed)
+    return learned(config, state, state.clock, _as_asked(told, state.clock, pending, rows), left)
 
 
-def _told(clock: Clock, number: int, pending: Pending, rows: Sequence[int], *known: Any) -> History:
-    """Return what is told in the round of a number of points that are rows of what was pending, or -1.
-
-    Known are points, rewards, times, outcomes and failures, and maybe noise.
-    """
-    X, Y, times, measured, failed, *noise = known
-    told_at = None if times is None else torch.full_like(times, clock.now)
-    noted, rounds = (measured, told_at, failed, pending.propensities_of(rows), *noise), torch.full(Y.shape, number)
-    return History(X, Y, rounds, pending.stages_of(rows), times, *noted)
+def _as_asked(told: History, clock: Clock, pending: Pending, rows: Sequence[int]) -> History:
+    """Return what is told now with what is known of how its points were asked for, rows of what is pending or -1."""
+    told_at = None if told.times is None else torch.full_like(told.times, clock.now)
+    return told._replace(stages=pending.stages_of(rows), propensities=pending.propensities_of(rows), told_at=told_at)
 
 
 def round_of(
@@ -109,7 +104,8 @@ def round_of(
         if not is_over:
             raise InputError("noise and sem are of rewards, and only outcomes are told: give them with y.")
         noise = told_noise(noise, sem, Y)
-    return clock, _told(clock, state.round, asked, rows, X, Y, times, columns, lost, noise), is_over
+    told = History(X, Y, torch.full(Y.shape, state.round), times=times, outcomes=columns, failed=lost, noise=noise)
+    return clock, _as_asked(told, clock, asked, rows), is_over
 
 
 def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:

@@ -179,6 +179,18 @@ class Surrogate(ABC):
     #: The surrogate that recommends in place of this one; None for itself.
     leading: "Surrogate | None" = None
 
+    #: Number t of observations, and the points that count, (u, d), each once, in the order in which they were first
+    #: played.
+    num_observations: int
+    played: Tensor
+
+    #: The dictionary, (m, d), and what its rule wants handed back of each of these points, (m,); None if nothing.
+    inducing_points: Tensor
+    dictionary_weights: Tensor | None
+
+    #: Whether variances are those of ``learned_residual``, as under a dictionary that is full.
+    learns_residual: bool = False
+
     def __init__(
         self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
     ) -> None:
@@ -222,26 +234,6 @@ class Surrogate(ABC):
             likelihood.noise_covar.noise = noise
         return model if posterior is None else model.predicting_by(posterior)
 
-    @property
-    def learns_residual(self) -> bool:
-        """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
-        return False
-
-    @property
-    @abstractmethod
-    def num_observations(self) -> int:
-        """Number t of observations."""
-
-    @property
-    @abstractmethod
-    def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d)."""
-
-    @property
-    @abstractmethod
-    def dictionary_weights(self) -> Tensor | None:
-        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
-
     @abstractmethod
     def effective_dimension(self) -> Tensor:
         """Σ_s τ̃(x_s), 0-dim."""
@@ -261,11 +253,6 @@ class Surrogate(ABC):
     @abstractmethod
     def mean_norm(self) -> Tensor:
         """The RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
-
-    @property
-    @abstractmethod
-    def played(self) -> Tensor:
-        """The points that count, (u, d), each once, in the order in which they were first played."""
 
     @abstractmethod
     def recommend(self) -> Tensor:
