@@ -12,7 +12,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.residuals import Group, Predictions, standardized
+from torch_kbandits.bandit.residuals import Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
@@ -125,7 +125,7 @@ class CumulatedTrigger(RestartTrigger):
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
         """Return whether the martingale is at least 1/δ once these rewards (q,) are in it."""
         residuals = standardized(Y, before.mean, before.variance, before.noise)
-        after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
+        after, _ = before.known.judged.misfit.after([(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)
 
 

@@ -281,10 +281,6 @@ class BanditConfig:
         """What each limit knows to be safe."""
         return tuple(KnownSafe.of(each.safe_seed, self.candidates) for each in self.constraints)
 
-    def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
-        """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
-        return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
-
     # ---------------------------------------------------------------- surrogates
 
     def plain_surrogate(self, spec: SurrogateSpec) -> Surrogate:

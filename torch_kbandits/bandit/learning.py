@@ -152,7 +152,8 @@ def measured_of(config: BanditConfig, own: BanditConfig, told: History, number: 
     """Return what was measured of an outcome of a number, as if it were the reward."""
     there = (Y := cast(Tensor, told.outcomes)[:, number]).isfinite()
     times = (told.times, told.told_at) if own.has_clock else (None, None)
-    return History(config.as_in(own, told.X), Y, told.rounds, None, times[0], None, times[1]).rows(there)
+    X = told.X[:, config.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)  # as it knows them
+    return History(X, Y, told.rounds, None, times[0], None, times[1]).rows(there)
 
 
 def _with_rewards(
