@@ -303,16 +303,8 @@ class BanditConfig:
         return StagedSurrogate((surrogate, *stages), num_latest) if stages else surrogate
 
     def _posterior_config(self, spec: SurrogateSpec) -> PosteriorConfig:
-        return PosteriorConfig(
-            self.kernel_under(spec.memory, spec.prior.kernel),
-            spec.prior.regularization,
-            self.seed,
-            exact=self.dictionary is None,
-            online=self.dictionary is not None and self.dictionary.is_online,
-            memory=spec.memory,
-            mean=spec.mean,
-            full_at=None if self.dictionary is None else self.dictionary.full_at,
-        )
+        kernel, level = self.kernel_under(spec.memory, spec.prior.kernel), spec.prior.regularization
+        return PosteriorConfig(kernel, level, self.seed, self.dictionary, spec.memory, spec.mean)
 
     def kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""
@@ -338,7 +330,7 @@ class BanditConfig:
         start, stop = 0, number if self.dictionary is None else 1
         while start < number:
             generator = self.dictionary_generator(num_learned - number + start)
-            surrogate = surrogate.learned(told.rows(slice(start, stop)), self.dictionary, generator)
+            surrogate = surrogate.learned(told.rows(slice(start, stop)), generator)
             start, stop = stop, 2 * stop
         return surrogate
 

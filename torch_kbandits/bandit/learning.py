@@ -61,15 +61,26 @@ def without_expired(config: BanditConfig, state: State) -> State:
     measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
-    Y, rounds = X.new_full((len(X),), torch.nan), torch.full((len(X),), state.round)
-    told = History(X, Y, rounds, times=times, outcomes=measured, failed=failed)
-    return learned(config, state, state.clock, _as_asked(told, state.clock, pending, rows), left)
+    told = X, X.new_full((len(X),), torch.nan), times, measured, failed
+    return learned(config, state, state.clock, _as_asked(state, state.clock, rows, *told), left)
 
 
-def _as_asked(told: History, clock: Clock, pending: Pending, rows: Sequence[int]) -> History:
+def _as_asked(
+    state: State,
+    clock: Clock,
+    rows: Sequence[int],
+    X: Tensor,
+    Y: Tensor,
+    times: Tensor | None,
+    measured: Tensor | None,
+    failed: Tensor | None,
+    noise: Tensor | None = None,
+) -> History:
     """Return what is told now with what is known of how its points were asked for, rows of what is pending or -1."""
-    told_at = None if told.times is None else torch.full_like(told.times, clock.now)
-    return told._replace(stages=pending.stages_of(rows), propensities=pending.propensities_of(rows), told_at=told_at)
+    pending, told_at = state.ledger.pending, None if times is None else torch.full_like(times, clock.now)
+    stages, propensities = pending.stages_of(rows), pending.propensities_of(rows)
+    rounds = torch.full(Y.shape, state.round)
+    return History(X, Y, rounds, stages, times, measured, told_at, failed, propensities, noise)
 
 
 def round_of(
@@ -104,8 +115,7 @@ def round_of(
         if not is_over:
             raise InputError("noise and sem are of rewards, and only outcomes are told: give them with y.")
         noise = told_noise(noise, sem, Y)
-    told = History(X, Y, torch.full(Y.shape, state.round), times=times, outcomes=columns, failed=lost, noise=noise)
-    return clock, _as_asked(told, clock, asked, rows), is_over
+    return clock, _as_asked(state, clock, rows, X, Y, times, columns, lost, noise), is_over
 
 
 def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
@@ -203,7 +213,7 @@ def _with_rewards(
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and (counted := parts if is_whole else state.spec.counted(parts)).X.shape[0]:
         generator = config.dictionary_generator(state.ledger.num_learned)
-        surrogate = surrogate.learned(counted, config.dictionary, generator, now)
+        surrogate = surrogate.learned(counted, generator, now)
     else:
         surrogate = surrogate.at(now)
     if failures is not None or (not is_rewarded and bool(told.lost.any())):

@@ -47,11 +47,9 @@ class PosteriorConfig:
     kernel: Kernel  # the prior covariance
     regularization: float  # λ
     seed: int  # addresses what is drawn once
-    exact: bool  # whether the posterior is the exact one
-    online: bool = False  # whether the dictionary rule decides about each point once, when it is told
+    dictionary: DictionaryRule | None = None  # which played points span the approximation; None: it is exact
     memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
     mean: Mean | None = None  # the prior mean; None for zero
-    full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
 
 
 class FantasyPosterior(ABC):
@@ -309,18 +307,11 @@ class Surrogate(ABC):
         """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
 
     @abstractmethod
-    def learned(
-        self,
-        told: History,
-        rule: DictionaryRule | None,
-        generator: torch.Generator | None,
-        until: float | None = None,
-    ) -> Self:
-        """Return the surrogate conditioned on more rewards, with the dictionary that a rule chooses.
+    def learned(self, told: History, generator: torch.Generator | None = None, until: float | None = None) -> Self:
+        """Return the surrogate conditioned on more rewards, with the dictionary that its rule, if any, chooses.
 
         Args:
             told: the rewards; with the stages that chose their points, and times, where the bandit has any.
-            rule: None for the exact posterior.
             generator: all randomness of the rule.
             until: the time at which it is wanted, not before the current one; None for that.
         """
@@ -357,10 +348,10 @@ def best_of(
     """
     if on_cpu_without_grad(scores, beta, kernel_bound):
         values = scores.numpy()  # whose calls cost a tenth of PyTorch's
-        row, largest = int(values.argmax()), beta.item() * math.sqrt(kernel_bound.item())
-        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(values[row]), largest)
-        if np.count_nonzero(values < values[row] - width) == len(values) - 1:
-            return row, values[row].item
+        best, largest = values[row := int(values.argmax())].item(), beta.item() * math.sqrt(kernel_bound.item())
+        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(best), largest)
+        if np.count_nonzero(values < best - width) == len(values) - 1:
+            return row, partial(float, best)
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item

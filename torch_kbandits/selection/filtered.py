@@ -179,7 +179,7 @@ class FilteredArms(Surrogate):
         """Return this surrogate: points say of what time they are."""
         return self
 
-    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def learned(self, told: History, generator: Any = None, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the surrogate conditioned on more rewards: the joint one if one is of no arm, or has its own noise.
 
         Cost: O(q A²) for q rewards in the order of their times.
@@ -187,12 +187,12 @@ class FilteredArms(Surrogate):
         rows = self.rows_of(told.X) if told.noise is None else None
         if rows is None:
             now = max(self._states[0].clock, float(told.X[:, 0].max()))
-            return self.joint.at(now).learned(told, rule, generator, until)
+            return self.joint.at(now).learned(told, generator, until)
         return self.followed(told.X, told.Y, rows, (told.Y - self._expected(told.X)).numpy())
 
     def restored(self, told: History, dictionary: Selection) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the empty surrogate conditioned on a whole history."""
-        return self.learned(told, None, None)
+        return self.learned(told)
 
     def advised(self, answers: Answers) -> Surrogate:
         """Return the joint surrogate conditioned on an expert's answers as well."""
@@ -222,7 +222,7 @@ class FilteredArms(Surrogate):
 
     def over(self, arms: Tensor, joint: GaussianSurrogate) -> Surrogate:
         """Return the surrogate over other arms (A, d), computed afresh; the joint one is that before any reward."""
-        return FilteredArms(arms, self._rate, joint).learned(self._history, None, None)
+        return FilteredArms(arms, self._rate, joint).learned(self._history)
 
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
         """Return a state no later than a time, and times, arms and rests (l,) of the rewards after it, in order."""
