@@ -12,7 +12,13 @@ from torch import Tensor
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.acquisition import ExpectedImprovementRule, StagedRule
+from torch_kbandits.acquisition import (
+    EpsilonGreedy,
+    ExpectedImprovementRule,
+    SoftmaxRule,
+    StagedRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
 from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, TemporalPrior, UncertaintyInjection
@@ -144,7 +150,7 @@ KINDS = {
     },
     **{
         f"{name}, box": on_a_box(lambda name=name: make(name, candidates=SMALL_BOX))
-        for name in ("bkb", "gp-ei", "gp-ts", "gp-ucb")
+        for name in ("ada-bkb", "bkb", "gp-ei", "gp-ts", "gp-ucb")
     },
     **{
         f"{name}, contexts": Kind(lambda name=name: make(name, candidates=ACTIONS), in_context)
@@ -165,6 +171,12 @@ KINDS = {
     "greedy": Kind(lambda: composed(dictionary=kb.GreedyDictionary(6))),
     "capped": Kind(lambda: composed(dictionary=kb.CappedDictionary(COUPLED, 6, "stop"))),
     "growing": Kind(lambda: composed(dictionary=kb.RidgeLeverageSampling(2.0, "growth"))),
+    "means": Kind(lambda: composed(mean=3.0 + ARMS.sum(-1), memory=Discount(0.9), dictionary=kb.KORS(3.0))),
+    "mean that is a function": Kind(lambda: composed(mean=lambda X: 3.0 + X.sum(-1)), loads=False),
+    "rule that draws": Kind(
+        lambda: composed(acquisition=EpsilonGreedy(SoftmaxRule(UpperConfidenceRule(), 0.4), 0.1), candidates=ACTIONS),
+        in_context,
+    ),
     "dates": Kind(lambda: make("bkb", memory=SlidingWindow(5 * 3600.0)), dated, replays=False),
     "ageing": Kind(lambda: composed(memory=UncertaintyInjection(LinearGrowth(0.05), 0.5), dictionary=kb.KORS(3.0))),
     "prior on time": Kind(lambda: composed(memory=TemporalPrior(0.1, 0.3), batches=GlobalBatchRule(2.0))),

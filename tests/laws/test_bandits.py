@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from kinds import ARMS, composed, make, same
+from kinds import ARMS, composed, make
 from problems import DOUBLE, matern, play, reward, scaled
 
 import torch_kbandits as kb
@@ -48,16 +48,6 @@ def test_each_round_draws_a_dictionary_of_its_own_and_each_seed_plays_its_own_ru
     assert len({tuple(points.flatten().tolist()) for points in drawn}) == 5
     assert torch.equal(play(make("bkb", seed=1), 10), play(make("bkb", seed=1), 10))
     assert not torch.equal(play(make("bkb", seed=1), 10), play(make("bkb", seed=2), 10))
-
-
-def test_a_bad_q_is_named_and_changes_nothing():
-    bandit = make("bkb")
-    play(bandit, 4)
-    before = bandit.state_dict()
-    for q in (0, -1, 1.5, True, "2"):
-        with pytest.raises(kb.InputError, match="q must be a whole number of at least 1"):
-            bandit.ask(q)
-    assert same(bandit.state_dict(), before)
 
 
 #: What is no number, and ranges of what theorems need, are laws of all that takes them.

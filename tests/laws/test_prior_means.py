@@ -7,10 +7,10 @@ import pytest
 import torch
 from gpytorch.means import ConstantMean, LinearMean
 from problems import DOUBLE, difference, in_a_file, rbf
-from product import ARMS, DICTIONARIES, LAMBDA, MEMORIES, reward
+from product import ARMS, LAMBDA, reward
 
 import torch_kbandits as kb
-from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
+from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.memory import Stationary
 
 SLOPE = 7.0
@@ -68,22 +68,6 @@ def test_a_mean_may_be_given_in_many_ways():
             points = torch.cat([ARMS[:, :1], ARMS], -1) if means is on_time else ARMS
             shown.append(it.model.posterior(points.unsqueeze(-2)).mean)
         assert all(difference(each, shown[0]) < 1e-9 for each in shown)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("mean", [2.5, VALUES, profile], ids=["number", "values", "function"])
-def test_a_saved_state_belongs_to_its_mean_and_a_file_has_one_of_numbers(mean, tmp_path):
-    def made(mean):
-        return bandit(kb.Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
-
-    ours = made(mean)
-    ours.run(lambda x: reward(x) + 5.0, 4)
-    ours.save(tmp_path / "state.pt")
-    again = kb.Bandit.load(tmp_path / "state.pt", into=made(mean) if mean is profile else None)
-    assert torch.equal(ours.ask(3), again.ask(3))
-    for other in (0.0, 2.0, torch.ones(20, dtype=DOUBLE)):
-        with pytest.raises(StateMismatchError, match="mean"):
-            kb.Bandit.load(tmp_path / "state.pt", into=made(other))
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])

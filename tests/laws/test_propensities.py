@@ -315,17 +315,6 @@ def test_epsilon_greedy_plays_on_boxes_too():
     assert 3 <= sum(abs(each - best) < 1e-3 for each in asked) <= 17  # of 20 with 1/2: but for 1e-4
 
 
-@pytest.mark.parametrize("rule", [EpsilonGreedy(FEW, 0.3), EpsilonGreedy(SoftmaxRule(UCB, 0.4), 0.1)])
-def test_rules_that_draw_are_saved_and_go_on(rule, tmp_path):
-    bandit = contextual(rule)
-    bandit.save(tmp_path / "bandit.kb")
-    again = Bandit.load(tmp_path / "bandit.kb")
-    assert torch.equal(again.propensities(context=CONTEXT), bandit.propensities(context=CONTEXT))
-    assert [float(again.ask(context=CONTEXT)) for _ in range(9)] == [
-        float(bandit.ask(context=CONTEXT)) for _ in range(9)
-    ]
-
-
 def test_slates_and_what_is_excluded_have_propensities():
     """Each given those before it, 0 for what may not be played, and the floor is shared by the rest."""
     bandit, other = (contextual(EpsilonGreedy(UCB, 0.2)) for _ in range(2))

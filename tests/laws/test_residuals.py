@@ -17,7 +17,7 @@ from scipy import stats
 import torch_kbandits as kb
 from torch_kbandits import LearnedPrior, RidgeLeverageSampling
 from torch_kbandits.bandit.batches import GlobalBatchRule
-from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, SLACKS, Group, Surprise
+from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, SLACKS, Surprise
 from torch_kbandits.confidence import ConstantWidth
 
 ARMS, NOISE = data(30, 2)[0], 0.01
@@ -43,7 +43,7 @@ def dense_evidence(groups, alternatives):
 def bet(groups, alternatives=MISFITS):
     surprise = Surprise.against(alternatives)
     for number, group in enumerate(groups):
-        surprise = surprise.after([Group(group, number, True)])[0]
+        surprise = surprise.after([(group, number, True)])[0]
     return surprise
 
 
@@ -54,10 +54,10 @@ def test_the_bet_is_the_sum_over_all_start_times(groups, alternatives):
     assert bet(groups, alternatives).log_evidence == pytest.approx(expected, rel=1e-9, abs=1e-9)
     surprise = Surprise.against(alternatives)
     for group in groups:
-        surprise = surprise.after([Group(group, 0, False)])[0]
+        surprise = surprise.after([(group, 0, False)])[0]
         assert surprise.log_evidence == 0.0
     whole = bet([[z for group in groups for z in group]], alternatives)
-    judged = surprise.after([Group([], 0, True)])[0]
+    judged = surprise.after([([], 0, True)])[0]
     assert judged.log_evidence == pytest.approx(whole.log_evidence, rel=1e-9, abs=1e-9)
 
 
@@ -67,7 +67,7 @@ def alarms(draw, runs, rounds=120, alternatives=MISFITS):
     for _ in range(runs):
         surprise, most = Surprise.against(alternatives), 0.0
         for t in range(rounds):
-            surprise = surprise.after([Group(draw(generator), t, True)])[0]
+            surprise = surprise.after([(draw(generator), t, True)])[0]
             most = max(most, surprise.log_evidence)
         number += most >= -math.log(0.2)
     return number

@@ -238,6 +238,8 @@ OTHERS = [
     ({"kernel": rbf(0.4)}, "kernel.raw_lengthscale"),
     ({"kernel": gp.MaternKernel(nu=0.5).double()}, "kernel.nu: saved nothing, here 0.5"),
     ({"beta": 2.5}, "width.value: saved 1.5, here 2.5"),
+    ({"mean": 2.0}, "prior.mean: saved 0.0, here 2.0"),
+    ({"mean": torch.ones(60, dtype=torch.float64)}, "prior.mean"),
     ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
     ({"outcomes": ["heat"]}, "outcomes"),
     ({"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}, "objective"),

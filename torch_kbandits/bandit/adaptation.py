@@ -12,7 +12,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.residuals import Group, Predictions, standardized
+from torch_kbandits.bandit.residuals import Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
@@ -125,7 +125,7 @@ class CumulatedTrigger(RestartTrigger):
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
         """Return whether the martingale is at least 1/δ once these rewards (q,) are in it."""
         residuals = standardized(Y, before.mean, before.variance, before.noise)
-        after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
+        after, _ = before.known.judged.misfit.after([(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)
 
 
@@ -185,9 +185,7 @@ class BanditOverBandit(MemoryChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.keep(self, exploration=checks.finite_number)
-        if not 0.0 <= self.exploration <= 1.0:
-            raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
+        checks.keep(self, exploration=checks.unit_interval)
 
     def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
         """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""

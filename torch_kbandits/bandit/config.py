@@ -22,7 +22,7 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Questions
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
-from torch_kbandits.bandit.fidelities import Levels, levels_of
+from torch_kbandits.bandit.fidelities import Levels
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
@@ -132,7 +132,7 @@ class BanditConfig:
     @cached_property
     def levels(self) -> Levels | None:
         """The fidelity as points have it; None where no column is one."""
-        return levels_of(self.fidelity, self.candidates)
+        return None if self.fidelity is None else Levels(self.fidelity, self.candidates)
 
     # ---------------------------------------------------------------- time
 
@@ -281,10 +281,6 @@ class BanditConfig:
         """What each limit knows to be safe."""
         return tuple(KnownSafe.of(each.safe_seed, self.candidates) for each in self.constraints)
 
-    def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
-        """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
-        return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
-
     # ---------------------------------------------------------------- surrogates
 
     def plain_surrogate(self, spec: SurrogateSpec) -> Surrogate:
@@ -307,16 +303,8 @@ class BanditConfig:
         return StagedSurrogate((surrogate, *stages), num_latest) if stages else surrogate
 
     def _posterior_config(self, spec: SurrogateSpec) -> PosteriorConfig:
-        return PosteriorConfig(
-            self.kernel_under(spec.memory, spec.prior.kernel),
-            spec.prior.regularization,
-            self.seed,
-            exact=self.dictionary is None,
-            online=self.dictionary is not None and self.dictionary.is_online,
-            memory=spec.memory,
-            mean=spec.mean,
-            full_at=None if self.dictionary is None else self.dictionary.full_at,
-        )
+        kernel, level = self.kernel_under(spec.memory, spec.prior.kernel), spec.prior.regularization
+        return PosteriorConfig(kernel, level, self.seed, self.dictionary, spec.memory, spec.mean)
 
     def kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""
@@ -342,7 +330,7 @@ class BanditConfig:
         start, stop = 0, number if self.dictionary is None else 1
         while start < number:
             generator = self.dictionary_generator(num_learned - number + start)
-            surrogate = surrogate.learned(told.rows(slice(start, stop)), self.dictionary, generator)
+            surrogate = surrogate.learned(told.rows(slice(start, stop)), generator)
             start, stop = stop, 2 * stop
         return surrogate
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
 from torch_kbandits.candidates.base import within
@@ -88,10 +87,6 @@ class Levels:
         """The space of a ``Configurations`` at the target."""
         space = cast(Configurations, untimed(self.candidates)).space
         return replace(space, held={**space.held, self.fidelity.column: self._plain[self.fidelity.goal]})
-
-    def of_target(self, X: Tensor) -> Tensor:
-        """Return points (n, d) at the target."""
-        return self.at_each(X)[:, self.fidelity.goal]
 
     def at_each(self, X: Tensor) -> Tensor:
         """Return points (n, d) at each level, (n, L, d)."""
@@ -186,7 +181,7 @@ class Levels:
             return surrogate.recommend_in(domain)
         surrogate, domain = surrogate.leading or surrogate, self.at_target(domain)
         if domain.context is None or not domain.is_listed:
-            known = distinct(domain.in_context(self.of_target(surrogate.played)))[0]
+            known = distinct(domain.in_context(self.at_each(surrogate.played)[:, self.fidelity.goal]))[0]
             known = known[self.candidates.recommends(known)]
             known = known if constraints is None or not len(known) else known[constraints.relaxed(known)[1]]
             if len(known):
@@ -200,9 +195,3 @@ class Levels:
     def spent(self, history: History) -> float:
         """Return what the plays of a history cost that are over, one at another value that of the nearest level."""
         return math.fsum(self.fidelity.price[level] for level in self._nearest(history.over.X))
-
-
-def levels_of(fidelity: Fidelity | None, candidates: Candidates) -> Levels | None:
-    """Return a fidelity as the points of candidates have it, if it fits them; None without one."""
-    checks.absent_or("fidelity", fidelity, Fidelity, "a Fidelity")
-    return None if fidelity is None else Levels(fidelity, candidates)

@@ -61,20 +61,26 @@ def without_expired(config: BanditConfig, state: State) -> State:
     measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
-    known = X, X.new_full((len(X),), torch.nan), times, measured, failed
-    told = _told(state.clock, state.round, pending, rows, *known)
-    return learned(config, state, state.clock, told, left)
+    told = X, X.new_full((len(X),), torch.nan), times, measured, failed
+    return learned(config, state, state.clock, _as_asked(state, state.clock, rows, *told), left)
 
 
-def _told(clock: Clock, number: int, pending: Pending, rows: Sequence[int], *known: Any) -> History:
-    """Return what is told in the round of a number of points that are rows of what was pending, or -1.
-
-    Known are points, rewards, times, outcomes and failures, and maybe noise.
-    """
-    X, Y, times, measured, failed, *noise = known
-    told_at = None if times is None else torch.full_like(times, clock.now)
-    noted, rounds = (measured, told_at, failed, pending.propensities_of(rows), *noise), torch.full(Y.shape, number)
-    return History(X, Y, rounds, pending.stages_of(rows), times, *noted)
+def _as_asked(
+    state: State,
+    clock: Clock,
+    rows: Sequence[int],
+    X: Tensor,
+    Y: Tensor,
+    times: Tensor | None,
+    measured: Tensor | None,
+    failed: Tensor | None,
+    noise: Tensor | None = None,
+) -> History:
+    """Return what is told now with what is known of how its points were asked for, rows of what is pending or -1."""
+    pending, told_at = state.ledger.pending, None if times is None else torch.full_like(times, clock.now)
+    stages, propensities = pending.stages_of(rows), pending.propensities_of(rows)
+    rounds = torch.full(Y.shape, state.round)
+    return History(X, Y, rounds, stages, times, measured, told_at, failed, propensities, noise)
 
 
 def round_of(
@@ -109,7 +115,7 @@ def round_of(
         if not is_over:
             raise InputError("noise and sem are of rewards, and only outcomes are told: give them with y.")
         noise = told_noise(noise, sem, Y)
-    return clock, _told(clock, state.round, asked, rows, X, Y, times, columns, lost, noise), is_over
+    return clock, _as_asked(state, clock, rows, X, Y, times, columns, lost, noise), is_over
 
 
 def _check_costs(config: BanditConfig, outcomes: Tensor | None) -> None:
@@ -156,7 +162,8 @@ def measured_of(config: BanditConfig, own: BanditConfig, told: History, number: 
     """Return what was measured of an outcome of a number, as if it were the reward."""
     there = (Y := cast(Tensor, told.outcomes)[:, number]).isfinite()
     times = (told.times, told.told_at) if own.has_clock else (None, None)
-    return History(config.as_in(own, told.X), Y, told.rounds, None, times[0], None, times[1]).rows(there)
+    X = told.X[:, config.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)  # as it knows them
+    return History(X, Y, told.rounds, None, times[0], None, times[1]).rows(there)
 
 
 def _with_rewards(
@@ -206,7 +213,7 @@ def _with_rewards(
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and (counted := parts if is_whole else state.spec.counted(parts)).X.shape[0]:
         generator = config.dictionary_generator(state.ledger.num_learned)
-        surrogate = surrogate.learned(counted, config.dictionary, generator, now)
+        surrogate = surrogate.learned(counted, generator, now)
     else:
         surrogate = surrogate.at(now)
     if failures is not None or (not is_rewarded and bool(told.lost.any())):

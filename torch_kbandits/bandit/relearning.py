@@ -180,7 +180,7 @@ def _gone_on(config: BanditConfig, fitted: State, state: State) -> State:
     fitted, new = fitted.at(state.clock), ledger.history_since(at_fit.num_observations)
     told, failures = fitted.told, fitted.failures
     if len((counted := spec.counted(new)).X):
-        told = told.learned(counted, config.dictionary, config.dictionary_generator(at_fit.num_learned), now)
+        told = told.learned(counted, config.dictionary_generator(at_fit.num_learned), now)
     if failures is not None or bool(new.lost.any()):
         failures = failures_after(config, failures, ledger, new, spec, now)
     return changed(after, told=told, failures=failures)
@@ -211,7 +211,7 @@ def _believed(
         surrogate = config.learned_in_passes(config.surrogate(spec).at(now), counting, num_learned)
     else:
         surrogate = known.surrogate.at(now)
-        surrogate = surrogate.learned(counting, None, None) if len(counting.X) else surrogate
+        surrogate = surrogate.learned(counting) if len(counting.X) else surrogate
     if not surrogate.exact:
         return surrogate, ()
     others = (each for each in compared if each.prior is prior and each.memory != memory)
@@ -227,7 +227,7 @@ def failures_after(
     surrogate, marked = known.surrogate, _marked(new)
     if len(marked.X):
         generator = config.dictionary_generator(ledger.num_observations - len(new.X))
-        surrogate = surrogate.learned(marked, config.dictionary, generator)
+        surrogate = surrogate.learned(marked, generator)
     return known.told(new, surrogate.at(now))
 
 

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,13 +27,8 @@ BAND = 1.959963984540054
 _LARGEST, _TINY = 1e6, sys.float_info.min
 
 
-class Group(NamedTuple):
-    """Residuals of the round of a number, judged with those that wait if the posterior learns it, or left to wait."""
-
-    residuals: Sequence[float]
-    round: int
-    is_learned: bool
-
+#: Residuals of a round, its number, and whether its posterior learns it: then they are judged with those that wait.
+Group = tuple[Sequence[float], int, bool]
 
 #: What residuals may be in place of N(0, 1), by mean and deviation: bands that are too narrow, means that are off.
 MISFITS = (
@@ -88,8 +83,8 @@ class Surprise:
 
     def after(self, groups: Sequence[Group]) -> tuple[Self, int | None]:
         """Return the same with more residuals, and the round of the first alarm, None for none. Cost: O(1) for each."""
-        values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
-        sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
+        values = np.array([z for residuals, *_ in groups for z in residuals], dtype=np.float64)
+        sizes = np.array([(len(residuals), *rest) for residuals, *rest in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
         made = residual_loops.bet(self.alternatives, values, sizes, known, -math.log(FALSE_ALARM))
         return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
@@ -133,7 +128,7 @@ class Predictions:
 
     def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
         """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
-        after = changed(self, waiting=(*self.waiting, Group(residuals, number, is_learned)))
+        after = changed(self, waiting=(*self.waiting, (residuals, number, is_learned)))
         return after if len(after.waiting) < _TOGETHER else after.judged
 
     @property
@@ -142,7 +137,7 @@ class Predictions:
         if not self.waiting:
             return self
         (misfit, flagged), (slack, slack_since) = self.misfit.after(self.waiting), self.slack.after(self.waiting)
-        new = [z for group in self.waiting for z in group.residuals]
+        new = [z for residuals, *_ in self.waiting for z in residuals]
         number, covered = self.number + len(new), self.covered + sum([abs(z) <= BAND for z in new])
         flagged = flagged if self.flagged is None else self.flagged
         slack_since = slack_since if self.slack_since is None else self.slack_since

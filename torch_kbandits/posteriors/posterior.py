@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -215,6 +215,9 @@ class Posterior(ABC):
     num_changes: int
     waiting: Update
 
+    #: Whether variances are those of ``learned_residual``, as under a dictionary that is full.
+    learns_residual: ClassVar[bool] = False
+
     @classmethod
     def _before_rewards(cls, prior: Prior, example: Tensor, arms: Arms | None, **words: Any) -> Self:
         number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
@@ -303,11 +306,6 @@ class Posterior(ABC):
     def arm_variance(self) -> Any:
         """Return posterior variances of the arms, (A,), as ``variance_at``."""
         return cast(Arms, self.arms).variance(learns_residual=self.learns_residual)
-
-    @property
-    def learns_residual(self) -> bool:
-        """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
-        return False
 
     def inside(self, z: Array) -> Array:
         """Return coordinates (m, q) projected on those that rewards are projected on."""

@@ -47,11 +47,9 @@ class PosteriorConfig:
     kernel: Kernel  # the prior covariance
     regularization: float  # λ
     seed: int  # addresses what is drawn once
-    exact: bool  # whether the posterior is the exact one
-    online: bool = False  # whether the dictionary rule decides about each point once, when it is told
+    dictionary: DictionaryRule | None = None  # which played points span the approximation; None: it is exact
     memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
     mean: Mean | None = None  # the prior mean; None for zero
-    full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
 
 
 class FantasyPosterior(ABC):
@@ -179,6 +177,18 @@ class Surrogate(ABC):
     #: The surrogate that recommends in place of this one; None for itself.
     leading: "Surrogate | None" = None
 
+    #: Number t of observations, and the points that count, (u, d), each once, in the order in which they were first
+    #: played.
+    num_observations: int
+    played: Tensor
+
+    #: The dictionary, (m, d), and what its rule wants handed back of each of these points, (m,); None if nothing.
+    inducing_points: Tensor
+    dictionary_weights: Tensor | None
+
+    #: Whether variances are those of ``learned_residual``, as under a dictionary that is full.
+    learns_residual: bool = False
+
     def __init__(
         self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
     ) -> None:
@@ -222,26 +232,6 @@ class Surrogate(ABC):
             likelihood.noise_covar.noise = noise
         return model if posterior is None else model.predicting_by(posterior)
 
-    @property
-    def learns_residual(self) -> bool:
-        """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
-        return False
-
-    @property
-    @abstractmethod
-    def num_observations(self) -> int:
-        """Number t of observations."""
-
-    @property
-    @abstractmethod
-    def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d)."""
-
-    @property
-    @abstractmethod
-    def dictionary_weights(self) -> Tensor | None:
-        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
-
     @abstractmethod
     def effective_dimension(self) -> Tensor:
         """Σ_s τ̃(x_s), 0-dim."""
@@ -261,11 +251,6 @@ class Surrogate(ABC):
     @abstractmethod
     def mean_norm(self) -> Tensor:
         """The RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
-
-    @property
-    @abstractmethod
-    def played(self) -> Tensor:
-        """The points that count, (u, d), each once, in the order in which they were first played."""
 
     @abstractmethod
     def recommend(self) -> Tensor:
@@ -322,18 +307,11 @@ class Surrogate(ABC):
         """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
 
     @abstractmethod
-    def learned(
-        self,
-        told: History,
-        rule: DictionaryRule | None,
-        generator: torch.Generator | None,
-        until: float | None = None,
-    ) -> Self:
-        """Return the surrogate conditioned on more rewards, with the dictionary that a rule chooses.
+    def learned(self, told: History, generator: torch.Generator | None = None, until: float | None = None) -> Self:
+        """Return the surrogate conditioned on more rewards, with the dictionary that its rule, if any, chooses.
 
         Args:
             told: the rewards; with the stages that chose their points, and times, where the bandit has any.
-            rule: None for the exact posterior.
             generator: all randomness of the rule.
             until: the time at which it is wanted, not before the current one; None for that.
         """
@@ -370,10 +348,10 @@ def best_of(
     """
     if on_cpu_without_grad(scores, beta, kernel_bound):
         values = scores.numpy()  # whose calls cost a tenth of PyTorch's
-        row, largest = int(values.argmax()), beta.item() * math.sqrt(kernel_bound.item())
-        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(values[row]), largest)
-        if np.count_nonzero(values < values[row] - width) == len(values) - 1:
-            return row, values[row].item
+        best, largest = values[row := int(values.argmax())].item(), beta.item() * math.sqrt(kernel_bound.item())
+        width = ROUNDING_SHARE[kernel_bound.dtype] * max(abs(best), largest)
+        if np.count_nonzero(values < best - width) == len(values) - 1:
+            return row, partial(float, best)
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
     return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item

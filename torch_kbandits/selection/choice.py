@@ -71,7 +71,8 @@ def _over_points(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
         example = example if probes is None else probes
     memory = config.memory or Stationary()
     counts_all = memory.keeps_noise and memory.num_latest is None and not memory.forgets
-    rate = filter_rate(config.kernel) if candidates.is_timed and config.exact and counts_all and are_few(kind) else None
+    is_filtered = candidates.is_timed and config.dictionary is None and counts_all and are_few(kind)
+    rate = filter_rate(config.kernel) if is_filtered else None
     if rate is None:
         return GaussianSurrogate(example, config, search)
     joint = GaussianSurrogate(example, config, search)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, PhasedEliminationRule, StagedRule
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.confidence import Width
-from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.memory.base import is_latest
 from torch_kbandits.numerics.random import generator_for, seed_for
@@ -70,12 +70,12 @@ class CompositeSurrogate(Surrogate):
             return [told] * len(self.parts)
         return [told, *(told.rows(_stages(told) == stage) for stage in range(1, len(self.parts)))]
 
-    def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Surrogate]:
+    def _learned(self, told: History, random: torch.Generator | None) -> list[Surrogate]:
         """Return the parts with more rewards. The first draws as if it were alone, each other from its own address."""
         parts = []
         for number, (part, own) in enumerate(zip(self.parts, self._told(told), strict=True)):
             other = random if random is None or not number else generator_for(random.initial_seed(), number, "stage")
-            parts.append(part.learned(own, rule, other) if len(own.X) else part)
+            parts.append(part.learned(own, other) if len(own.X) else part)
         return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
@@ -196,10 +196,10 @@ class EnsembleSurrogate(CompositeSurrogate):
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
-    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
+    def learned(self, told: History, generator: Any = None, until: float | None = None) -> Self:
         """Return the surrogate with more rewards, which all hypotheses learn, without those that these refute."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
-        parts = self._learned(told, rule, generator)
+        parts = self._learned(told, generator)
         for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
             own, residual, variance = _stages(told) == number, (told.Y - mean).double(), variance.double()
             deviation = self.width(part).double() * variance.sqrt()
@@ -297,10 +297,10 @@ class StagedSurrogate(CompositeSurrogate):
         self.leading, *stages = self.parts
         self.stage_surrogates = tuple(stages)
 
-    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
+    def learned(self, told: History, generator: Any = None, until: float | None = None) -> Self:
         """Return the surrogate with more rewards, each in the stage that chose its point, if any."""
         counting = self._counting(told)
-        after = counting._with(counting._learned(told, rule, generator))
+        after = counting._with(counting._learned(told, generator))
         return after if until is None else after.at(until)
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "StagedFantasy":

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.rows import Rows
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.observations import Places
 
 Array = NDArray[Any]
@@ -56,9 +57,8 @@ class Counting:
 
     def followed(self, *new: Any, noise: Rows | None = None) -> Self:
         """Return these and others after them, given the noise of all, see ``noise_with``."""
-        parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
-        followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
-        return type(self)(*followed, *parts[len(followed) :], noise=noise)
+        followed = {name: getattr(self, name).followed(each) for name, each in zip(vars(self), new, strict=False)}
+        return changed(self, noise=noise, **followed)
 
     def kept(self, which: NDArray[np.bool_]) -> Self:
         """Return some of these, (n,) bool."""

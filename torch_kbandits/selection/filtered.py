@@ -61,7 +61,7 @@ class FilteredArms(Surrogate):
     Cost of a round: O(A²). Of a reward that comes late O(l A²), where l, or some more, were told of later times.
     """
 
-    dictionary_weights = property(lambda surrogate: None)
+    dictionary_weights = None
     effective_dimension, mean_norm, recommend, shown = delegated(
         "joint", "effective_dimension", "mean_norm", "recommend", "shown"
     )
@@ -85,9 +85,14 @@ class FilteredArms(Surrogate):
     @cached_property
     def joint(self) -> GaussianSurrogate:
         """The joint surrogate of the same rewards. Cost: O(n³)."""
+        told = self._history
+        none = Selection(told.X[:0], told.Y[:0], None)
+        return self._empty.at(self._states[0].clock).restored(told, none) if len(told.Y) else self._empty
+
+    @property
+    def _history(self) -> History:
         X, Y = (each.tensor for each in self._told[:2])
-        told, none = History(X, Y, torch.zeros_like(Y).long(), None, X[:, 0]), Selection(X[:0], Y[:0], None)
-        return self._empty.at(self._states[0].clock).restored(told, none) if len(Y) else self._empty
+        return History(X, Y, torch.zeros_like(Y).long(), None, X[:, 0])
 
     @property
     def num_observations(self) -> int:
@@ -99,7 +104,7 @@ class FilteredArms(Surrogate):
         """The points that count, (u, 1 + d), each once, in the order in which they were first played."""
         return distinct_in_order(self._told[0].tensor)[0]
 
-    inducing_points = played
+    inducing_points: Any = played
 
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance of an arm, 0-dim."""
@@ -174,7 +179,7 @@ class FilteredArms(Surrogate):
         """Return this surrogate: points say of what time they are."""
         return self
 
-    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def learned(self, told: History, generator: Any = None, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the surrogate conditioned on more rewards: the joint one if one is of no arm, or has its own noise.
 
         Cost: O(q A²) for q rewards in the order of their times.
@@ -182,12 +187,12 @@ class FilteredArms(Surrogate):
         rows = self.rows_of(told.X) if told.noise is None else None
         if rows is None:
             now = max(self._states[0].clock, float(told.X[:, 0].max()))
-            return self.joint.at(now).learned(told, rule, generator, until)
+            return self.joint.at(now).learned(told, generator, until)
         return self.followed(told.X, told.Y, rows, (told.Y - self._expected(told.X)).numpy())
 
     def restored(self, told: History, dictionary: Selection) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the empty surrogate conditioned on a whole history."""
-        return self.learned(told, None, None)
+        return self.learned(told)
 
     def advised(self, answers: Answers) -> Surrogate:
         """Return the joint surrogate conditioned on an expert's answers as well."""
@@ -217,9 +222,7 @@ class FilteredArms(Surrogate):
 
     def over(self, arms: Tensor, joint: GaussianSurrogate) -> Surrogate:
         """Return the surrogate over other arms (A, d), computed afresh; the joint one is that before any reward."""
-        X, Y = (each.tensor for each in self._told[:2])
-        told = History(X, Y, torch.zeros_like(Y).long(), None, X[:, 0])
-        return FilteredArms(arms, self._rate, joint).learned(told, None, None)
+        return FilteredArms(arms, self._rate, joint).learned(self._history)
 
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
         """Return a state no later than a time, and times, arms and rests (l,) of the rewards after it, in order."""

@@ -59,8 +59,9 @@ class GaussianSurrogate(Surrogate):
     """
 
     def __init__(self, example: Tensor, config: PosteriorConfig, place: SearchConfig) -> None:
-        super().__init__(example[:0], config.kernel, config.regularization, exact=config.exact, mean=config.mean)
-        self.place, self._online = place, config.online
+        exact, rule = config.dictionary is None, config.dictionary
+        super().__init__(example[:0], config.kernel, config.regularization, exact=exact, mean=config.mean)
+        self.place, self._rule = place, rule
         #: Which observations count at a time, and with what noise.
         self.memory: Memory = Stationary() if config.memory is None else config.memory
         self._is_stationary = isinstance(self.memory, Stationary)
@@ -71,8 +72,8 @@ class GaussianSurrogate(Surrogate):
         if place.source is not None:
             arms, largest = arms_of(place.source, self.kernel, prior)
         self._kernel_bound = self._number(float(largest.max(initial=0.0)))
-        words: dict[str, Any] = {} if config.exact else {"follows": not config.online, "full_at": config.full_at}
-        kind: Any = ExactPosterior if config.exact else DictionaryPosterior
+        words: dict[str, Any] = {} if rule is None else {"follows": not rule.is_online, "full_at": rule.full_at}
+        kind: Any = ExactPosterior if exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
         self._counted = Counting.none(self._none)
         self._numbers = RowIndex.of({})
@@ -264,12 +265,13 @@ class GaussianSurrogate(Surrogate):
 
     # ---------------------------------------------------------------- learning
 
-    def learned(self, told: History, rule: Rule, generator: Generator, until: float | None = None) -> Self:
+    def learned(self, told: History, generator: Generator = None, until: float | None = None) -> Self:
         """Return the surrogate conditioned on more rewards, made now if they have no times; see ``Surrogate``.
 
         What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
         """
         other, times, weights, gone = self._copy(), self._times_of(told), np.ones(told.Y.shape[0]), _NOTHING
+        rule = self._rule
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if times is not None:
@@ -308,7 +310,7 @@ class GaussianSurrogate(Surrogate):
         if self.place.source is not None:
             self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
-        if rule is not None and self._online:
+        if rule is not None and rule.is_online:
             posterior = self._updated(cast(Any, posterior), places, cast(OnlineRule, rule), generator, noise)
         elif rule is not None:
             order = in_order(np.concatenate((self._order, places)))
