@@ -1,6 +1,6 @@
 """The prior as plain tensors: the one place where GPyTorch's lazy kernels and mean functions are evaluated."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import reduce
 from typing import cast
@@ -15,7 +15,8 @@ from torch import Tensor
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import kernel_loops
 from torch_kbandits.loops.compiled import in_parts, on_cpu_without_grad
-from torch_kbandits.numerics.formulas import known_formula
+from torch_kbandits.loops.kernel_loops import HEAD
+from torch_kbandits.numerics.formulas import known_formula, slope_of
 
 #: A kernel value takes as long as reading so many numbers.
 _COST = 16
@@ -54,6 +55,25 @@ def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
     out = np.empty((len(X), len(others)))
     in_parts(kernel_loops.values, len(many), _COST * out.size, formula, few, many, out, is_wide)
     return torch.from_numpy(out).to(X.dtype)
+
+
+def slopes(kernel: Kernel, X: Tensor, others: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return what takes slopes (m, n) along k(x', x) to those along points X (n, d), given others (m, d), (n, d).
+
+    None where PyTorch finds them: of a kernel that may be changed or is none of one smooth factor, and elsewhere than
+    on the CPU in double precision.
+    """
+    known = known_formula(kernel, X.shape[1])
+    slope = None if known is None or not X.is_cpu or X.dtype != torch.float64 else slope_of(known)
+    if slope is None:
+        return None
+    X = X.detach()
+
+    def pulled_back(along: Tensor) -> Tensor:
+        moved = along * _values(slope, others, X)
+        return torch.from_numpy(slope[0, HEAD:] ** 2) * (moved.mT @ others - moved.sum(0).unsqueeze(-1) * X)
+
+    return pulled_back
 
 
 def _apart(X: Tensor) -> Tensor | None:

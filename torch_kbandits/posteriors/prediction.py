@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance, slopes
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Posterior
@@ -189,6 +190,15 @@ class PredictionStrategy:
             variance = learned_residual(at.prior, at.inside.square().sum(-2), variance)
         return variance if at.taken is None else (variance - at.taken.square().sum(-2)).clamp_min(0.0)
 
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means less prior means and variances of points (N, d), (N,) each, with gradients in closed form."""
+        is_plain = X.requires_grad and not (self.batch_dims or self.learns_residual or self.pending)
+        pull = slopes(self.kernel, X, self.basis) if is_plain else None
+        if pull is not None:
+            return cast(tuple[Tensor, Tensor], _Marginals.apply(X, self, pull))
+        at = self.at(X)
+        return self.mean_at(at), self.variance(at)
+
     def covariance(self, at: Located) -> Tensor:
         """Return posterior covariances, (..., N, N)."""
         covariance = self._between(at, at)
@@ -241,6 +251,25 @@ class PredictionStrategy:
     def is_finite(self) -> bool:
         """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
         return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
+
+
+class _Marginals(torch.autograd.Function):
+    """Posterior means less prior means, and variances; along the kernel they rise by Wᵀ mean and −2 Wᵀ(z − cov z)."""
+
+    @staticmethod
+    def forward(
+        context: Any, X: Tensor, strategy: PredictionStrategy, pull: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        at = strategy.at(X.detach())
+        context.strategy, context.own, context.pull = strategy, at.own, pull
+        return strategy.mean_at(at), strategy.variance(at)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, along_mean: Tensor, along_variance: Tensor) -> tuple[Tensor, None, None]:
+        strategy = context.strategy
+        along = strategy.mean.unsqueeze(-1) * along_mean - 2.0 * context.own * along_variance
+        return context.pull(strategy.white.mT @ along), None, None
 
 
 def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:

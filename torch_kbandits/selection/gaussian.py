@@ -210,7 +210,9 @@ class GaussianSurrogate(Surrogate):
     @cached_property
     def searched(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
+        model = self.shown()
+        model.is_final = True
+        return model
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
