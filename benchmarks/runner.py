@@ -45,7 +45,6 @@ BENCHMARKS = {
     "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "mixed_parameters": "mixed_parameters",
     "serving": "serving",
     "context_fits": "context_fits",
     "moving_linear": "moving_linear",
