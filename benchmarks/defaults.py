@@ -52,7 +52,7 @@ def _table(dataset: str, seed: int) -> Problem:
 
 #: Functions of boxes with noise of a hundredth of their range, by dimension; unit: their deviation over the box.
 BOXES = {"branin": None, "levy": 4, "hartmann": 6, "ackley": 5}
-PROBLEMS: dict[str, Callable[[int], Any]] = {
+PROBLEMS: dict[str, Callable[..., Any]] = {
     **{name: partial(environments.synthetic_function, name, d, domain="box") for name, d in BOXES.items()},
     **{name: partial(_table, name) for name in HPOBench.available_dataset_names},
 }
@@ -116,7 +116,7 @@ class _NoisyImprovement(_Spread):
 
 
 def _ours(problem: Problem, seed: int) -> Any:
-    where = {"bounds": problem.bounds} if problem.arms is None else {"candidates": problem.arms}
+    where: Any = {"bounds": problem.bounds} if problem.arms is None else {"candidates": problem.arms}
     return algorithms.GPEI(prior=LearnedPrior(), seed=seed, **where)
 
 

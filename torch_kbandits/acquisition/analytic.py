@@ -145,7 +145,7 @@ def _log_expected_improvement(improvement: Tensor, variance: Tensor) -> Tensor:
 
 
 class _LogExpectedImprovement(torch.autograd.Function):
-    """log EI (A,) of few points: dEI/dμ is Φ(u) and dEI/dσ is φ(u) for u = (μ − best)/σ."""
+    """log EI (A,) of few points: EI rises by Φ(u) with μ and by φ(u) with σ, u = (μ − best)/σ."""
 
     @staticmethod
     def forward(context: Any, improvement: Tensor, variance: Tensor) -> Tensor:

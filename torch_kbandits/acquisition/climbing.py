@@ -12,12 +12,9 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
-#: Turns, quasi-Newton steps and exchanges of a turn, and how often the way of a point that climbed to where nothing may
-#: be played is halved; most searches end before.
-_TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
-
-#: After the first turn so many of the best points go on. The highest score was the same, to 0.001, as if all did.
-_GOING_ON = 4
+#: Turns, after the first of which so many points go on, quasi-Newton steps and exchanges of a turn, and how often the
+#: way of a point that climbed to where nothing may be played is halved; most searches end before.
+_TURNS, _GOING_ON, _STEPS, _EXCHANGES, _HALVINGS = 4, 4, 30, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22

@@ -100,18 +100,8 @@ def formula(kernel: Kernel, dimension: int) -> Array | None:
     return known if len(known) <= _MOST_FACTORS and bool(np.isfinite(known).all()) else None
 
 
-#: Of a kernel k of one smooth factor of s = Σ w² (x − x')²: the kind and the share of k of what is −2 dk/ds.
+#: For kernels of one smooth factor of s = Σ w² (x − x')² the kind of −2 dk/ds, and its share of the number before k.
 _SLOPES = {SQUARED: (SQUARED, 1.0), MATERN: (EXPONENTIAL, 1.0), SMOOTH: (MATERN, 1.0 / 3.0)}
-
-
-def slope_of(formula: Array) -> Array | None:
-    """Return the formula of −2 dk/ds, so that dk/dx is less it times w² (x − x'); None if there is no such one."""
-    if len(formula) != 1 or formula[0, 0] not in _SLOPES:
-        return None
-    slope, (kind, share) = formula.copy(), _SLOPES[formula[0, 0]]
-    slope[0, 0], slope[0, 2] = kind, share * formula[0, 2]
-    return slope
-
 
 #: Of kernels that nobody changes the formulas on points of so many columns. A copy may be changed, and is another key.
 _FROZEN: WeakKeyDictionary[Kernel, dict[int, Array | None]] = WeakKeyDictionary()
@@ -131,3 +121,12 @@ def known_formula(kernel: Kernel, dimension: int) -> Array | None:
     if known is not None and dimension not in known:
         known[dimension] = formula(kernel, dimension)
     return None if known is None else known[dimension]
+
+
+def known_slope(kernel: Kernel, dimension: int) -> Array | None:
+    """Return the formula of −2 dk/ds of a known kernel of one smooth factor: dk/dx is less it times w² (x − x')."""
+    known = known_formula(kernel, dimension)
+    if known is None or len(known) != 1 or known[0, 0] not in _SLOPES:
+        return None
+    kind, share = _SLOPES[known[0, 0]]
+    return np.concatenate(([[kind, 1.0, share * known[0, 2]]], known[:, 3:]), 1)

@@ -1,6 +1,6 @@
 """The prior as plain tensors: the one place where GPyTorch's lazy kernels and mean functions are evaluated."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import reduce
 from typing import cast
@@ -15,8 +15,7 @@ from torch import Tensor
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import kernel_loops
 from torch_kbandits.loops.compiled import in_parts, on_cpu_without_grad
-from torch_kbandits.loops.kernel_loops import HEAD
-from torch_kbandits.numerics.formulas import known_formula, slope_of
+from torch_kbandits.numerics.formulas import known_formula
 
 #: A kernel value takes as long as reading so many numbers.
 _COST = 16
@@ -32,7 +31,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if is_flat:
         known = known_formula(kernel, X.shape[1])
         if known is not None and on_cpu_without_grad(X, others):
-            return _values(known, X, others)
+            return formula_values(known, X, others)
         if (apart := _apart(X)) is not None:
             values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
             return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
@@ -48,32 +47,13 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     return _evaluated(kernel, X, others)
 
 
-def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
+def formula_values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
     """Return kernel values of points (n, d) and others (m, d), (n, m), by a loop over the longer side."""
     is_wide = len(X) <= len(others)
     few, many = map(_array, (X, others) if is_wide else (others, X))
     out = np.empty((len(X), len(others)))
     in_parts(kernel_loops.values, len(many), _COST * out.size, formula, few, many, out, is_wide)
     return torch.from_numpy(out).to(X.dtype)
-
-
-def slopes(kernel: Kernel, X: Tensor, others: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """Return what takes slopes (m, n) along k(x', x) to those along points X (n, d), given others (m, d), (n, d).
-
-    None where PyTorch finds them: of a kernel that may be changed or is none of one smooth factor, and elsewhere than
-    on the CPU in double precision.
-    """
-    known = known_formula(kernel, X.shape[1])
-    slope = None if known is None or not X.is_cpu or X.dtype != torch.float64 else slope_of(known)
-    if slope is None:
-        return None
-    X = X.detach()
-
-    def pulled_back(along: Tensor) -> Tensor:
-        moved = along * _values(slope, others, X)
-        return torch.from_numpy(slope[0, HEAD:] ** 2) * (moved.mT @ others - moved.sum(0).unsqueeze(-1) * X)
-
-    return pulled_back
 
 
 def _apart(X: Tensor) -> Tensor | None:

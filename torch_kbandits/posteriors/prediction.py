@@ -10,7 +10,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_kbandits.numerics.gram import gram, prior_variance, slopes
+from torch_kbandits.loops.kernel_loops import HEAD
+from torch_kbandits.numerics.formulas import Array, known_slope
+from torch_kbandits.numerics.gram import formula_values, gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Posterior
@@ -192,10 +194,10 @@ class PredictionStrategy:
 
     def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return means less prior means and variances of points (N, d), (N,) each, with gradients in closed form."""
-        is_plain = X.requires_grad and not (self.batch_dims or self.learns_residual or self.pending)
-        pull = slopes(self.kernel, X, self.basis) if is_plain else None
-        if pull is not None:
-            return cast(tuple[Tensor, Tensor], _Marginals.apply(X, self, pull))
+        is_plain = X.requires_grad and X.is_cpu and not (self.batch_dims or self.learns_residual or self.pending)
+        slope = known_slope(self.kernel, X.shape[1]) if is_plain and X.dtype == torch.float64 else None
+        if slope is not None:
+            return cast(tuple[Tensor, Tensor], _Marginals.apply(X, self, slope))
         at = self.at(X)
         return self.mean_at(at), self.variance(at)
 
@@ -257,19 +259,19 @@ class _Marginals(torch.autograd.Function):
     """Posterior means less prior means, and variances; along the kernel they rise by Wᵀ mean and −2 Wᵀ(z − cov z)."""
 
     @staticmethod
-    def forward(
-        context: Any, X: Tensor, strategy: PredictionStrategy, pull: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def forward(context: Any, X: Tensor, strategy: PredictionStrategy, slope: Array) -> tuple[Tensor, Tensor]:
         at = strategy.at(X.detach())
-        context.strategy, context.own, context.pull = strategy, at.own, pull
+        context.strategy, context.at, context.slope = strategy, at, slope
         return strategy.mean_at(at), strategy.variance(at)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, along_mean: Tensor, along_variance: Tensor) -> tuple[Tensor, None, None]:
-        strategy = context.strategy
-        along = strategy.mean.unsqueeze(-1) * along_mean - 2.0 * context.own * along_variance
-        return context.pull(strategy.white.mT @ along), None, None
+        strategy, at, slope = context.strategy, context.at, context.slope
+        along = strategy.mean.unsqueeze(-1) * along_mean - 2.0 * at.own * along_variance
+        moved = (strategy.white.mT @ along) * formula_values(slope, strategy.basis, at.X)
+        away = moved.mT @ strategy.basis - moved.sum(0).unsqueeze(-1) * at.X
+        return torch.from_numpy(slope[0, HEAD:] ** 2) * away, None, None
 
 
 def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:
