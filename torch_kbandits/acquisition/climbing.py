@@ -14,7 +14,7 @@ from torch import Tensor
 
 #: Turns, after the first of which so many points go on, quasi-Newton steps and exchanges of a turn, and how often the
 #: way of a point that climbed to where nothing may be played is halved; most searches end before.
-_TURNS, _GOING_ON, _STEPS, _EXCHANGES, _HALVINGS = 4, 4, 30, 8, 20
+_TURNS, _GOING_ON, _STEPS, _EXCHANGES, _HALVINGS = 4, 4, 15, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
