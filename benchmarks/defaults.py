@@ -35,11 +35,6 @@ _POOL, _FIRST = 1_500, 10
 Problem = BoxFunction | FiniteArms
 
 
-def _box(name: str, dimension: int | None, seed: int) -> Problem:
-    """Return a function of a box with noise of a hundredth of its range; unit: its deviation over the box."""
-    return cast(BoxFunction, environments.synthetic_function(name, dimension, domain="box", seed=seed))
-
-
 def _table(dataset: str, seed: int) -> Problem:
     """Return configurations of networks trained five times each, one of which is drawn; unit: the means' deviation.
 
@@ -55,9 +50,10 @@ def _table(dataset: str, seed: int) -> Problem:
     return replayed_arms(levels.double() / levels.amax(0), records, seed, simultaneous=False)
 
 
-BOXES = {"branin": 2, "levy": 4, "ackley": 5, "hartmann": 6}
-PROBLEMS: dict[str, Callable[[int], Problem]] = {
-    **{name: partial(_box, name, None if name == "branin" else dimension) for name, dimension in BOXES.items()},
+#: Functions of boxes with noise of a hundredth of their range, by dimension; unit: their deviation over the box.
+BOXES = {"branin": None, "levy": 4, "hartmann": 6, "ackley": 5}
+PROBLEMS: dict[str, Callable[..., Any]] = {
+    **{name: partial(environments.synthetic_function, name, d, domain="box") for name, d in BOXES.items()},
     **{name: partial(_table, name) for name in HPOBench.available_dataset_names},
 }
 
@@ -119,11 +115,9 @@ class _NoisyImprovement(_Spread):
         return model
 
 
-def _ours(
-    problem: Problem, seed: int, algorithm: str = "gp-ei", prior: LearnedPrior | None = None, **words: Any
-) -> Any:
-    words |= {"bounds": problem.bounds} if problem.arms is None else {"candidates": problem.arms}
-    return algorithms.build(algorithm, prior=prior or LearnedPrior(), seed=seed, **words)
+def _ours(problem: Problem, seed: int) -> Any:
+    where: Any = {"bounds": problem.bounds} if problem.arms is None else {"candidates": problem.arms}
+    return algorithms.GPEI(prior=LearnedPrior(), seed=seed, **where)
 
 
 OURS, NEI, RANDOM, FIRST = "GPEI, LearnedPrior()", "qLogNEI", "Sobol or random", "best of the first 10"
@@ -141,8 +135,8 @@ def defaults(
     problems: tuple[str, ...] = (*BOXES, "segment", "vehicle"),
     players: tuple[str, ...] = tuple(PLAYERS),
     seeds: tuple[int, ...] = tuple(range(1000, 1005)),
-    rounds: int = 40,
-    checkpoints: tuple[int, ...] = (20, 40),
+    rounds: int = 60,
+    checkpoints: tuple[int, ...] = (20, 40, 60),
 ) -> Found:
     """Play each problem with each player and seed; seeds come last, so that a run may stop after any of them."""
     found = list[Measurement]()
@@ -155,7 +149,7 @@ def defaults(
 
 def _played(name: str, player: str, seed: int, rounds: int, checkpoints: tuple[int, ...]) -> Measurement:
     """Play rounds; regrets are without noise, in units of the problem, seconds are of processor time."""
-    problem = PROBLEMS[name](seed)
+    problem = PROBLEMS[name](seed=seed)
     own, since, seconds = PLAYERS[player](problem, seed), 0.0, list[float]()
     regrets, found = list[float](), dict[str, float]()
     for number in range(rounds):

@@ -144,11 +144,11 @@ def _on_box(name: str, dimension: int, seed: int) -> Objective:
 
 
 MIXED = {
-    "springs": TuningProblem(springs, "value", trials=100),
-    "valves": TuningProblem(valves, "value", trials=100),
-    "ships": TuningProblem(partial(network, "naval_propulsion"), "log loss above the best (deviations)", trials=100),
-    "branches": TuningProblem(branches, "value", trials=100),
-    "counts": TuningProblem(counts, "value", trials=100),
-    "hartmann": TuningProblem(partial(_on_box, "hartmann", 6), "value", trials=100, is_box=True),
-    "ackley": TuningProblem(partial(_on_box, "ackley", 5), "value", trials=100, is_box=True),
+    "springs": TuningProblem(springs, "value"),
+    "valves": TuningProblem(valves, "value"),
+    "ships": TuningProblem(partial(network, "naval_propulsion"), "log loss above the best (deviations)"),
+    "branches": TuningProblem(branches, "value"),
+    "counts": TuningProblem(counts, "value"),
+    "hartmann": TuningProblem(partial(_on_box, "hartmann", 6), "value", is_box=True),
+    "ackley": TuningProblem(partial(_on_box, "ackley", 5), "value", is_box=True),
 }

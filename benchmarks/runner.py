@@ -42,7 +42,6 @@ BENCHMARKS = {
     "model_rounds": "models",
     "online_tells": "models",
     "tuning": "tuning",
-    "mixed_parameters": "mixed_parameters",
     "context_fits": "context_fits",
     "moving_linear": "moving_linear",
     "moving_records": "moving_records",

@@ -55,7 +55,6 @@ class TuningProblem(NamedTuple):
     measure: str
     moves: bool = False
     trains: bool = False
-    trials: int = 40
     is_box: bool = False
 
 
@@ -318,6 +317,6 @@ PROBLEMS = {
     "cells": TuningProblem(cells, "1 − area under the curve", trains=True),
     "machine or forest": TuningProblem(machine_or_forest, "error, share of the variance", trains=True),
     "meats": TuningProblem(meats, "log10 of the error's share", trains=True),
-    "drift": TuningProblem(drift, "value tried, mean of ten", moves=True, trials=60),
-    "switch": TuningProblem(switch, "log loss tried above the best", moves=True, trials=60),
+    "drift": TuningProblem(drift, "value tried, mean of ten", moves=True),
+    "switch": TuningProblem(switch, "log loss tried above the best", moves=True),
 }

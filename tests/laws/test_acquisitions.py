@@ -11,12 +11,14 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
+from gpytorch.kernels import MaternKernel, RQKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from kinds import MANY, composed
-from problems import DOUBLE, data, difference, matern, play, rbf
+from problems import DOUBLE, data, difference, matern, play, rbf, scaled
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
+from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import LinearGrowth
 
@@ -99,6 +101,36 @@ def test_draws_have_no_gradient_and_what_is_missing_is_named():
     points = T.clone().requires_grad_()
     with torch.no_grad():
         assert difference(acquisition(points.unsqueeze(-2)), acquisition(T.unsqueeze(-2))) == 0.0
+
+
+# ---------------------------------------------------------------- slopes
+
+#: Kernels of one smooth factor, whose slopes are in closed form, and one whose are not.
+SMOOTH = {
+    "squared exponential": rbf(0.4),
+    "Matérn 3/2": ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=3)).double(),
+    "Matérn 5/2, groups": scaled(GroupedKernel(MaternKernel(nu=2.5), [0, 1, 1]), 1.7),
+    "rational quadratic": scaled(RQKernel(), 0.8),
+}
+
+
+@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(1.0)], ids=["exact", "dictionary"])
+@pytest.mark.parametrize("rule", [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()])
+@pytest.mark.parametrize("kernel", SMOOTH.values(), ids=SMOOTH)
+def test_slopes_are_those_of_central_differences(kernel, rule, dictionary):
+    bounds = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=DOUBLE)
+    words = {"kernel": kernel, "acquisition": rule, "dictionary": dictionary, "seed": 0}
+    bandit = composed(candidates=kb.Box(bounds), **words | ({} if rule.uses_width else {"width": None}))
+    bandit.tell(*data(20, 3))
+    function, step = bandit.acquisition(), 1e-5
+    at = data(6, 3, seed=1)[0].unsqueeze(-2).requires_grad_()
+    (slopes,) = torch.autograd.grad(function(at).sum(), at)
+    with torch.no_grad():
+        moves = step * torch.eye(3, dtype=DOUBLE).unsqueeze(-2).unsqueeze(-2)
+        # Rounding is 1e-16 / step of a value, the third derivatives step² of a slope.
+        differences = ((function(at + move) - function(at - move)) / (2.0 * step) for move in moves)
+        expected = torch.stack([*differences], -1).unsqueeze(-2)
+    assert difference(slopes, expected) <= 1e-7 * max(1.0, float(expected.abs().max()))
 
 
 # ---------------------------------------------------------------- boxes

@@ -1,5 +1,6 @@
 """Upper confidence bounds and improvement, as BoTorch acquisition functions and as rules over arms and boxes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
@@ -14,6 +15,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.utils.probability.utils import log_ndtr
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from torch_kbandits import checks
@@ -136,8 +138,29 @@ class UpperConfidenceRule(OptimisticRule):
 
 def _log_expected_improvement(improvement: Tensor, variance: Tensor) -> Tensor:
     """Return log EI from means less what is to be improved on, and variances; unlike BoTorch's in any units."""
+    if loops_over_each(improvement.detach(), variance.detach()):
+        return cast(Tensor, _LogExpectedImprovement.apply(improvement, variance))
     deviation = deviation_of(variance)
     return _log_ei_helper(improvement / deviation) + deviation.log()
+
+
+class _LogExpectedImprovement(torch.autograd.Function):
+    """log EI (A,) of few points: EI rises by Φ(u) with μ and by φ(u) with σ, u = (μ − best)/σ."""
+
+    @staticmethod
+    def forward(context: Any, improvement: Tensor, variance: Tensor) -> Tensor:
+        scores = score_loops.log_expected_improvement(improvement.numpy(), variance.numpy(), 0.0, MIN_VARIANCE)
+        context.save_for_backward(improvement, variance, value := torch.from_numpy(scores))
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, along: Tensor) -> tuple[Tensor, Tensor]:
+        improvement, variance, value = context.saved_tensors
+        deviation = deviation_of(variance)
+        u = improvement / deviation
+        of_deviation = (-0.5 * u.square() - 0.5 * math.log(2.0 * math.pi) - value).exp() / (2.0 * deviation)
+        return along * (torch.special.log_ndtr(u) - value).exp(), along * of_deviation * (variance > MIN_VARIANCE)
 
 
 def _log_probability_of_improvement(improvement: Tensor, variance: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
-#: Turns, quasi-Newton steps and exchanges of a turn, and how often the way of a point that climbed to where nothing may
-#: be played is halved; most searches end before.
-_TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
+#: Turns, after the first of which so many points go on, quasi-Newton steps and exchanges of a turn, and how often the
+#: way of a point that climbed to where nothing may be played is halved; most searches end before.
+_TURNS, _GOING_ON, _STEPS, _EXCHANGES, _HALVINGS = 4, 4, 15, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
@@ -56,7 +56,7 @@ def climb(
 
     In turns the continuous coordinates of points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
     exchanged for its best neighbour while that scores higher. The search from a point ends where it is not exchanged,
-    or after four turns.
+    or where four others are better, or after four turns.
 
     The function is of single points, (b, 1, d) to (b,). The ``score`` of points (n, d), (n,), by which they are
     compared, is its value unless given. Of points (n, d) ``neighbours`` are those (k, d) that may take the place of
@@ -93,6 +93,7 @@ def climb(
             if not len(rows):
                 break
         active = exchanged.nonzero().flatten()
+        active = active[scores[active].topk(min(_GOING_ON, len(active))).indices]
         if not len(active):
             break
     return points

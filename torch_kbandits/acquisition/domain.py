@@ -14,7 +14,7 @@ from torch_kbandits.numerics.rows import distinct
 
 #: Points of a cube that a search evaluates first, of each of three kinds near the best point known, and that stand for
 #: all. Of more columns than this, as of thousands of choices, they are fewer, so that all have as many numbers.
-_SPREAD, _NEAR, _ALL, _COLUMNS = 2048, 256, 1024, 2048
+_SPREAD, _NEAR, _ALL, _COLUMNS = 2048, 128, 1024, 2048
 
 #: Deviation of the points near the best one, step by step, in units of the cube.
 _RADII = (0.1, 0.03, 0.01, 0.003)

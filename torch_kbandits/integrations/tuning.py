@@ -8,33 +8,24 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.priors import LearnedPrior, Prior
 
-#: The most points of a dictionary, whose square is what a round costs; where the noise is small it would grow without
-#: end. Large, because a full one knows little about what is played later.
+#: The most points of a dictionary: many, because a full one knows little about what is played later.
 LARGEST_DICTIONARY = 400
 
 #: The budget at which every point joins a dictionary that is not full.
 _ALL = 1e6
 
-#: From this number on an evaluation whose number is a power of two is spread like the first ones: a search may have
-#: settled for too little, and a prior that is fitted only to where it led knows little of the rest.
+#: From this number on evaluations 8, 16, 32, … are spread: a search may have settled for too little.
 _FIRST_SPREAD = 8
 
 
 def is_spread(bandit: Bandit, number: int, num_initial: int) -> bool:
-    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones, and 8, 16, 32, … later.
-
-    The first ones are those before ``num_initial`` rewards were told. Under a memory it is every eighth for ever, since
-    what is best may move.
-    """
+    """Say whether an evaluation covers the space evenly: the first, at 8, 16, …, or in a memory each eighth."""
     is_later = number.bit_count() == 1 if bandit.memory is None else number % _FIRST_SPREAD == 0
     return bandit.num_observations < num_initial or (number >= _FIRST_SPREAD and is_later)
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
-    """Return a prior that is fitted anew whenever there are a tenth more rewards: evaluations cost more than fits.
-
-    Values may have no noise. Taken for such with some, as by the prior of λ elsewhere, the best of them is not refined.
-    """
+    """Return a prior fitted anew at a tenth more rewards, of which some have no noise: else the best is not refined."""
     return replace(prior, refit_share=0.1, noise_spread=3.0)
 
 
@@ -43,9 +34,8 @@ def tuning_bandit(
 ) -> Bandit:
     """Return a bandit of a registered name that was told nothing; a prior to be learned is as ``tuning_prior`` has it.
 
-    A dictionary that can be capped is, at 400 points, without a word, unless the settings say otherwise; an algorithm
-    that can do without takes all points into it, so that the posterior is exact until then. A word that is None is not
-    given.
+    A dictionary that can be capped is, at 400 points, unless the settings say otherwise; until then it takes all points
+    where the algorithm can do without one. A word that is None is not given.
     """
     words = {name: value for name, value in settings.items() if value is not None or name == "max_dictionary"}
     known = registry.signature(algorithm).parameters

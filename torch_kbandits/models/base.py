@@ -59,6 +59,7 @@ class FactoredGP(ObservedGP):
     """
 
     _loss: Loss | None = None  # what a fit that runs minimises
+    is_final = False  # whether nobody changes it, so that nothing is compared before what is kept is used
 
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
@@ -138,9 +139,8 @@ class FactoredGP(ObservedGP):
         For searches, of a model that ``is_untransformed`` and evaluates.
         """
         strategy = (self.eval() if self.training else self)._current().strategy
-        at = strategy.at(X.reshape(-1, X.shape[-1]))
-        mean = prior_mean(self.mean_module, X) + strategy.mean_at(at).reshape(X.shape[:-1]).to(X)
-        return mean, strategy.variance(at).reshape(X.shape[:-1]).to(X)
+        mean, variance = (each.reshape(X.shape[:-1]).to(X) for each in strategy.marginals(X.reshape(-1, X.shape[-1])))
+        return prior_mean(self.mean_module, X) + mean, variance
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior | TransformedPosterior:
         """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
@@ -308,7 +308,7 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def kept(self) -> Cache:
         """What is kept of the posterior as it is now: another object once anything that it follows from has changed."""
-        return self.eval()._current()
+        return (self.eval() if self.training else self)._current()
 
     def _current(self) -> Cache:
         """Return what is kept of the posterior, computed again where what it follows from is not as it was.
@@ -316,6 +316,8 @@ class FactoredGP(ObservedGP):
         Also where it has no graph and gradients are asked for, as points observed do that are fantasies of a search.
         """
         kept = cast(Cache | None, self.prediction_strategy)
+        if self.is_final and kept is not None:
+            return kept
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
         is_current = kept is not None and is_same(self._source(), kept.source)

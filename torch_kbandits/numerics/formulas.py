@@ -100,6 +100,9 @@ def formula(kernel: Kernel, dimension: int) -> Array | None:
     return known if len(known) <= _MOST_FACTORS and bool(np.isfinite(known).all()) else None
 
 
+#: For kernels of one smooth factor of s = Σ w² (x − x')² the kind of −2 dk/ds, and its share of the number before k.
+_SLOPES = {SQUARED: (SQUARED, 1.0), MATERN: (EXPONENTIAL, 1.0), SMOOTH: (MATERN, 1.0 / 3.0)}
+
 #: Of kernels that nobody changes the formulas on points of so many columns. A copy may be changed, and is another key.
 _FROZEN: WeakKeyDictionary[Kernel, dict[int, Array | None]] = WeakKeyDictionary()
 
@@ -118,3 +121,12 @@ def known_formula(kernel: Kernel, dimension: int) -> Array | None:
     if known is not None and dimension not in known:
         known[dimension] = formula(kernel, dimension)
     return None if known is None else known[dimension]
+
+
+def known_slope(kernel: Kernel, dimension: int) -> Array | None:
+    """Return the formula of −2 dk/ds of a known kernel of one smooth factor: dk/dx is less it times w² (x − x')."""
+    known = known_formula(kernel, dimension)
+    if known is None or len(known) != 1 or known[0, 0] not in _SLOPES:
+        return None
+    kind, share = _SLOPES[known[0, 0]]
+    return np.concatenate(([[kind, 1.0, share * known[0, 2]]], known[:, 3:]), 1)

@@ -31,7 +31,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if is_flat:
         known = known_formula(kernel, X.shape[1])
         if known is not None and on_cpu_without_grad(X, others):
-            return _values(known, X, others)
+            return formula_values(known, X, others)
         if (apart := _apart(X)) is not None:
             values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
             return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
@@ -47,7 +47,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     return _evaluated(kernel, X, others)
 
 
-def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
+def formula_values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
     """Return kernel values of points (n, d) and others (m, d), (n, m), by a loop over the longer side."""
     is_wide = len(X) <= len(others)
     few, many = map(_array, (X, others) if is_wide else (others, X))

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.loops.kernel_loops import HEAD
+from torch_kbandits.numerics.formulas import Array, known_slope
+from torch_kbandits.numerics.gram import formula_values, gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Posterior
@@ -187,6 +190,15 @@ class PredictionStrategy:
             variance = learned_residual(at.prior, at.inside.square().sum(-2), variance)
         return variance if at.taken is None else (variance - at.taken.square().sum(-2)).clamp_min(0.0)
 
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means less prior means and variances of points (N, d), (N,) each, with gradients in closed form."""
+        is_plain = X.requires_grad and X.is_cpu and not (self.batch_dims or self.learns_residual or self.pending)
+        slope = known_slope(self.kernel, X.shape[1]) if is_plain and X.dtype == torch.float64 else None
+        if slope is not None:
+            return cast(tuple[Tensor, Tensor], _Marginals.apply(X, self, slope))
+        at = self.at(X)
+        return self.mean_at(at), self.variance(at)
+
     def covariance(self, at: Located) -> Tensor:
         """Return posterior covariances, (..., N, N)."""
         covariance = self._between(at, at)
@@ -239,6 +251,25 @@ class PredictionStrategy:
     def is_finite(self) -> bool:
         """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
         return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
+
+
+class _Marginals(torch.autograd.Function):
+    """Posterior means less prior means, and variances; along the kernel they rise by Wᵀ mean and −2 Wᵀ(z − cov z)."""
+
+    @staticmethod
+    def forward(context: Any, X: Tensor, strategy: PredictionStrategy, slope: Array) -> tuple[Tensor, Tensor]:
+        at = strategy.at(X.detach())
+        context.strategy, context.at, context.slope = strategy, at, slope
+        return strategy.mean_at(at), strategy.variance(at)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, along_mean: Tensor, along_variance: Tensor) -> tuple[Tensor, None, None]:
+        strategy, at, slope = context.strategy, context.at, context.slope
+        along = strategy.mean.unsqueeze(-1) * along_mean - 2.0 * at.own * along_variance
+        moved = (strategy.white.mT @ along) * formula_values(slope, strategy.basis, at.X)
+        away = moved.mT @ strategy.basis - moved.sum(0).unsqueeze(-1) * at.X
+        return torch.from_numpy(slope[0, HEAD:] ** 2) * away, None, None
 
 
 def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:

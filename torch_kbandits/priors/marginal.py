@@ -56,6 +56,9 @@ CLIMBS, _MOST_CLIMBS = 3, 6
 #: points. With ten, or 256 points, the rewards that came next were predicted worse; with all it takes no better.
 _GOING_ON, _FEWEST = 10_000, 25
 
+#: A climb ends where no slope, in nats a reward, is steeper: on 112 fits at most 0.002 nats below one to 1e-5.
+_LEVEL = 1e-3
+
 Array = NDArray[np.float64]
 
 
@@ -274,10 +277,10 @@ class MarginalPosterior:
             ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters), self.parameters
         )
         bounds, highest = cast(Array, get_bounds_as_ndarray(self.parameters, self._within_reach())), -math.inf
-        options, given = {"maxiter": 200}, closure.state
+        options, given = {"maxiter": 200, "gtol": _LEVEL}, closure.state
         best, goes_on = given, len(start) == len(given)
         if goes_on:
-            climbs, options = 1, {"maxfun": max(_GOING_ON // len(self.points), _FEWEST)}
+            climbs, options = 1, options | {"maxfun": max(_GOING_ON // len(self.points), _FEWEST)}
         for climb in range(_MOST_CLIMBS):
             at_bound = goes_on and climb == 1 and bool((best <= bounds[:, 0]).any())
             if climb >= climbs and highest > -math.inf and not at_bound:

@@ -188,7 +188,12 @@ class GaussianSurrogate(Surrogate):
         """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior)
 
-    searched = cached_property(shown)  # which nobody changes
+    @cached_property
+    def searched(self) -> NystromGP | OnlineGP:
+        """The posterior as a BoTorch model, which nobody changes."""
+        model = self.shown()
+        model.is_final = True
+        return model
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:

@@ -30,10 +30,7 @@ Use = Literal["learn", "ignore"]
 
 
 class Objectives(NamedTuple):
-    """What a study seeks: for each value 1 or -1, by direction, and the names of constraints that trials have.
-
-    The first value is the reward, the others are outcomes; so are constraints.
-    """
+    """What a study seeks: for each value, first the reward, then outcomes, 1 or -1, and the names of constraints."""
 
     signs: tuple[float, ...] = (1.0,)
     constraints: tuple[str, ...] = ()
