@@ -47,7 +47,7 @@ BENCHMARKS = {
     "tuning": "tuning",
     "mixed_parameters": "mixed_parameters",
     "serving": "serving",
-    "context_fits": "context_fits",
+    "context_fits": "contexts",
     "moving_linear": "moving_linear",
     "moving_records": "moving_records",
     "costs": "costs",
