@@ -46,17 +46,22 @@ class Known:
             return Arms(self.replay.arms)
         return ContextualActions(self.replay.arms, context_dim=self.contexts.shape[1])
 
-    def kernel(self) -> Kernel | None:
-        """Return the kernel whose parameters are fitted; None for the default one of what arms are."""
+    def kernel(self, alone: bool = False) -> Kernel | None:
+        """Return the kernel whose parameters are fitted; None for the default one of what arms are.
+
+        ``alone`` says that rewards of one position say nothing of another.
+        """
         if self.replay.kind == "contexts":
             return _of_contexts(self.contexts.shape[1], len(self.replay.arms))
         if self.replay.arms.shape[1] > 1:
             return None
-        column = (self.contexts.shape[1],)
+        column, eye = (self.contexts.shape[1],), torch.eye(len(self.replay.arms), dtype=torch.float64)
+        own = ScaleKernel(PrecomputedKernel(eye, active_dims=column)).double()
+        if alone:
+            return own
         rest = self.replay.train.rewards - self.profile[self.replay.train.phases]
-        eye = torch.eye(len(self.replay.arms), dtype=torch.float64)
         together = PrecomputedKernel(rest.mT.cov() / rest.var(0).mean(), active_dims=column)
-        return (ScaleKernel(together) + ScaleKernel(PrecomputedKernel(eye, active_dims=column))).double()
+        return ScaleKernel(together).double() + own
 
     def kernel_of_levels(self) -> Kernel | None:
         """Return the same where no profile is known: that phases differ for all arms alike is for the kernel to say."""
@@ -76,13 +81,13 @@ class Known:
             return lambda points: self.profile[points[..., 0].long(), points[..., 1].long()]
         return self.profile[0]
 
-    def _fitted(self, memory: Memory | None = None) -> tuple[Prior, Memory | None]:
+    def _fitted(self, memory: Memory | None = None, alone: bool = False) -> tuple[Prior, Memory | None]:
         """Return kernel and λ, and the memory with its number, that are fitted to the second half."""
         half, phases = self.half, self.replay.train.phases
         X = torch.cat([self.contexts, self.X], dim=-1)[half:]
         times = torch.arange(half, half + len(X), dtype=torch.float64)
         knows_time = memory is not None and memory.needs_time_column
-        learned = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None)
+        learned = LearnedPrior(self.kernel(alone), mean=0.0, learn_memory=memory is not None)
         prior, memory, _, _ = learned.fitted(
             TrainingData(
                 torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,

@@ -39,6 +39,7 @@ BENCHMARKS = {
     "authors_bkb": "authors_bkb",
     "authors_moving": "authors_moving",
     "replays": "replays",
+    "profiles": "replays",
     "transfer": "transfer",
     "discrete_acquisition": "models",
     "box_search": "models",
