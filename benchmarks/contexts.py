@@ -296,17 +296,20 @@ def contexts(
         parts.measured({"problem": name, "seed": seed, "player": player}, partial(_share, name, seed, player, rounds))
         for seed, name, player in tqdm([*product(seeds, problems, players)], "contexts")
     ]
-    there = kinds(found, "problem")
-    rows, less = list[list[str]](), list[list[str]]()
+    there, rows = kinds(found, "problem"), [list[list[str]]() for _ in range(3)]
     for player in players:
-        regrets = [values(found, "regret", problem=each, player=player) for each in there]
-        ours = [values(found, "regret", problem=each, player=players[0]) for each in there]
-        differences = [np.subtract(*pair).tolist() for pair in zip(ours, regrets, strict=True)]
-        rows.append([player, *(mean_and_error(each, 3) for each in regrets)])
-        less.append([player, *(mean_and_error(each, 3) for each in differences)])
-    head = ["player", *there]
-    shares = Table(f"Regret of {rounds} rounds as a share of random play's", head, rows)
-    return [shares, Table(f"{players[0]} less each other, paired by seeds", head, less[1:])], found
+        regrets, ours = ([values(found, "regret", problem=p, player=q) for p in there] for q in (player, players[0]))
+        less = [np.subtract(*pair).tolist() for pair in zip(ours, regrets, strict=True)]
+        times = [values(found, "seconds", problem=each, player=player) for each in there]
+        rows[0].append([player, *(mean_and_error(each, 3) for each in regrets)])
+        rows[1].append([player, *(mean_and_error(each, 3) for each in less)])
+        rows[2].append([player, *(f"{1e3 * np.mean(each) / rounds:.2f}" for each in times)])
+    titles = (
+        f"Regret of {rounds} rounds as a share of random play's",
+        f"{players[0]} less each, paired by seeds",
+        "Processor milliseconds a round",
+    )
+    return [Table(title, ["player", *there], each) for title, each in zip(titles, rows, strict=True)], found
 
 
 def _share(name: str, seed: int, player: str, rounds: int) -> Measurement:
