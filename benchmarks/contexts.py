@@ -299,6 +299,8 @@ def contexts(
     there, rows = kinds(found, "problem"), [list[list[str]]() for _ in range(3)]
     for player in players:
         regrets, ours = ([values(found, "regret", problem=p, player=q) for p in there] for q in (player, players[0]))
+        for each in (regrets, ours):
+            each.append(np.mean(each, axis=0).tolist())
         less = [np.subtract(*pair).tolist() for pair in zip(ours, regrets, strict=True)]
         times = [values(found, "seconds", problem=each, player=player) for each in there]
         rows[0].append([player, *(mean_and_error(each, 3) for each in regrets)])
@@ -309,7 +311,8 @@ def contexts(
         f"{players[0]} less each, paired by seeds",
         "Processor milliseconds a round",
     )
-    return [Table(title, ["player", *there], each) for title, each in zip(titles, rows, strict=True)], found
+    heads = [["player", *there, "all"]] * 2 + [["player", *there]]
+    return [Table(*each) for each in zip(titles, heads, rows, strict=True)], found
 
 
 def _share(name: str, seed: int, player: str, rounds: int) -> Measurement:
