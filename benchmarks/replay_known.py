@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, ScaleKernel
@@ -47,10 +48,7 @@ class Known:
         return ContextualActions(self.replay.arms, context_dim=self.contexts.shape[1])
 
     def kernel(self, alone: bool = False) -> Kernel | None:
-        """Return the kernel whose parameters are fitted; None for the default one of what arms are.
-
-        ``alone`` says that rewards of one position say nothing of another.
-        """
+        """Return the kernel to fit, None for the default one of what arms are; ``alone`` positions share nothing."""
         if self.replay.kind == "contexts":
             return _of_contexts(self.contexts.shape[1], len(self.replay.arms))
         if self.replay.arms.shape[1] > 1:
@@ -88,19 +86,13 @@ class Known:
         times = torch.arange(half, half + len(X), dtype=torch.float64)
         knows_time = memory is not None and memory.needs_time_column
         learned = LearnedPrior(self.kernel(alone), mean=0.0, learn_memory=memory is not None)
-        prior, memory, _, _ = learned.fitted(
-            TrainingData(
-                torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
-                self.Y[half:],
-                times=None if memory is None else times,
-                now=float(times[-1]),
-            ),
-            column_spans(X),
-            first=self.Y[half : half + 10],
-            expected=self.first[phases[half:], self.played[half:]],
-            memory=memory,
-            seed=self.replay.seed,
-        )
+        points = torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X
+        told = TrainingData(points, self.Y[half:], None if memory is None else times, float(times[-1]))
+        words: dict[str, Any] = {
+            "first": self.Y[half : half + 10],
+            "expected": self.first[phases[half:], self.played[half:]],
+        }
+        prior, memory, *_ = learned.fitted(told, column_spans(X), memory=memory, seed=self.replay.seed, **words)
         return replace(prior, mean=self.mean()), memory
 
 

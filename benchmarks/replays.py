@@ -294,5 +294,4 @@ def _claims(found: list[Measurement]) -> Table:
 
 
 def _is_below(less: Difference) -> bool:
-    """Say whether a difference is below zero beyond chance."""
     return less.upper is not None and less.upper < 0.0
