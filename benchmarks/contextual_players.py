@@ -8,7 +8,6 @@ of the problem, and its first draw is its first action.
 Source: github.com/criteo-research/Efficient-Kernel-UCB.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ _SEED = 123
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What all players know: of exp(−‖s − s'‖² / (2 lengthscale²)), λ, and the multiplier of σ/√λ, theirs 0.1."""
+    """What is known: of exp(−‖s − s'‖² / (2 lengthscale²)), λ, and the multiplier of σ/√λ, theirs 0.1."""
 
     lengthscale: float
     regularization: float
@@ -32,93 +31,8 @@ class Surrogate:
         return np.exp(-cdist(left, right, "sqeuclidean") / (2.0 * self.lengthscale**2))
 
 
-class Player(ABC):
-    """Chooses one of the joint points of a round, and is told its reward."""
-
-    def __init__(self, surrogate: Surrogate) -> None:
-        self.surrogate = surrogate
-        self.broken = 0
-        self._random = np.random.RandomState(_SEED)
-        self._points, self._rewards = np.zeros((0, 0)), np.zeros(0)
-
-    @property
-    def dictionary_size(self) -> int:
-        """Points that span the posterior."""
-        return len(self._points)
-
-    def choose(self, points: Array) -> int:
-        """Return which of the joint points (A, d) of a round to play; the first of all is drawn."""
-        if not len(self._points):
-            return int(self._random.choice(len(points)))
-        return self._choose(points)
-
-    def tell(self, point: Array, reward: float) -> None:
-        """Learn the reward of a joint point (d,)."""
-        if len(self._points):
-            self._learn(point[None], reward)
-            self._points = np.concatenate([self._points, point[None]])
-        else:
-            self._points = point[None]
-            self._start(reward)
-        self._rewards = np.append(self._rewards, reward)
-
-    def _highest(self, mean: Array, score: Array) -> int:
-        """Return which has the highest upper confidence bound, given means and scores σ²/λ, (A,) each."""
-        with np.errstate(invalid="ignore"):
-            bounds = mean + self.surrogate.multiplier * np.sqrt(score)
-        self.broken += bool(np.isnan(bounds).any())
-        return int(bounds.argmax())
-
-    @abstractmethod
-    def _choose(self, points: Array) -> int:
-        """Return which of the points (A, d) to play when some reward is known."""
-
-    @abstractmethod
-    def _start(self, reward: float) -> None:
-        """Learn the first reward."""
-
-    @abstractmethod
-    def _learn(self, point: Array, reward: float) -> None:
-        """Learn a reward of a point (1, d) that is not among the points yet."""
-
-
-class Projected(Player):
-    """A posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y."""
-
-    @property
-    def dictionary_size(self) -> int:
-        """Points in Z, with those that are in it twice."""
-        return len(self.dictionary)
-
-    def _start(self, reward: float) -> None:
-        self._rebuild(self._points, self._points, np.array([reward]))
-
-    def _rebuild(self, dictionary: Array, points: Array, rewards: Array) -> None:
-        """Compute all from scratch at another dictionary."""
-        values = self.surrogate.gram(dictionary, points)
-        gram = self.surrogate.gram(dictionary, dictionary)
-        self.dictionary, self._inverse = dictionary, np.linalg.inv(gram)
-        self._precision = np.linalg.inv(values @ values.T + self.surrogate.regularization * gram)
-        self._moment = values @ rewards
-
-    def _condition(self, values: Array, reward: float) -> None:
-        """Learn a reward at the same dictionary, given the kernel (m, 1) of its point."""
-        solved = self._precision @ values
-        self._precision = self._precision - solved @ solved.T / (1.0 + float(values[:, 0] @ solved[:, 0]))
-        self._moment = self._moment + reward * values[:, 0]
-
-    def _scores(self, values: Array) -> Array:
-        """Return σ²/λ of points, given their kernel (A, m) against the dictionary."""
-        inner = self._precision - self._inverse / self.surrogate.regularization
-        return 1.0 / self.surrogate.regularization + np.einsum("am,am->a", values @ inner, values)
-
-    def _choose(self, points: Array) -> int:
-        values = self.surrogate.gram(points, self.dictionary)
-        return self._highest(values @ (self._precision @ self._moment), self._scores(values))
-
-
-class AuthorsEKUCB(Projected):
-    """EK-UCB with KORS.
+class AuthorsEKUCB:
+    """EK-UCB with KORS: a posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y.
 
     Their score of a point is (1 + ε)/μ times what the dictionary with the point explains of it; the paper's, equation
     (41), is (1 + ε)/μ times what it leaves. So theirs is 1.5/μ where nothing is left and 1.5/(μ (1 + μ)) in a new
@@ -130,13 +44,41 @@ class AuthorsEKUCB(Projected):
     def __init__(
         self, surrogate: Surrogate, oversampling: float, projection: float, *, scores_what_is_left: bool = False
     ) -> None:
-        super().__init__(surrogate)
+        self.surrogate, self.broken = surrogate, 0
         self._oversampling, self._projection, self._is_papers = oversampling, projection, scores_what_is_left
-        self._crossed = np.ones((1, 1))
+        self._random = np.random.RandomState(_SEED)
+        self._points, self._rewards, self._crossed = np.zeros((0, 0)), np.zeros(0), np.ones((1, 1))
 
-    def _start(self, reward: float) -> None:
-        super()._start(reward)
-        self._shares, self._weights = np.array([[1.0 / (1.0 + self._projection)]]), np.ones((1, 1))
+    @property
+    def dictionary_size(self) -> int:
+        """Points in Z, with those that are in it twice."""
+        return len(self.dictionary)
+
+    def choose(self, points: Array) -> int:
+        """Return which of the joint points (A, d) of a round to play; the first of all is drawn."""
+        if not len(self._points):
+            return int(self._random.choice(len(points)))
+        values, regularization = self.surrogate.gram(points, self.dictionary), self.surrogate.regularization
+        inner = self._precision - self._inverse / regularization
+        score = 1.0 / regularization + np.einsum("am,am->a", values @ inner, values)  # σ²/λ
+        with np.errstate(invalid="ignore"):
+            bounds = values @ (self._precision @ self._moment) + self.surrogate.multiplier * np.sqrt(score)
+        self.broken += bool(np.isnan(bounds).any())
+        return int(bounds.argmax())
+
+    def tell(self, point: Array, reward: float) -> None:
+        """Learn the reward of a joint point (d,)."""
+        if len(self._points):
+            self._learn(point[None], reward)
+            self._points = np.concatenate([self._points, point[None]])
+        else:
+            self._points = self.dictionary = point[None]
+            gram = self.surrogate.gram(point[None], point[None])
+            self._inverse = 1.0 / gram
+            self._precision = 1.0 / (gram * gram + self.surrogate.regularization * gram)
+            self._moment = gram[0] * reward
+            self._shares, self._weights = np.array([[1.0 / (1.0 + self._projection)]]), np.ones((1, 1))
+        self._rewards = np.append(self._rewards, reward)
 
     def chance(self, point: Array) -> float:
         """Return the probability with which a joint point (d,) would join the dictionary next."""
@@ -147,11 +89,14 @@ class AuthorsEKUCB(Projected):
         return min(max(self._oversampling * 1.5 / self._projection * counted, 0.0), 1.0)
 
     def _learn(self, point: Array, reward: float) -> None:
+        """Learn a reward of a point (1, d), at the same dictionary and then, by chance, with it."""
         values, probability = self.surrogate.gram(self.dictionary, point), self.chance(point[0])
         number, size = len(self._points) + 1, len(self.dictionary)
         self._make_room(number, size + 1)
         self._crossed[number - 1, :size] = values[:, 0]
-        self._condition(values, reward)
+        solved = self._precision @ values
+        self._precision = self._precision - solved @ solved.T / (1.0 + float(values[:, 0] @ solved[:, 0]))
+        self._moment = self._moment + reward * values[:, 0]
         if self._random.random_sample() >= probability:
             return
         weight = probability**-0.5

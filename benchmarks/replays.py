@@ -14,16 +14,16 @@ On stocks nobody has less regret than random play: no interval of a difference l
 import dataclasses
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretches_of
+from benchmarks.replay_data import REPLAYS, Kind, Replay, Rounds, stretches_of
 from benchmarks.replay_known import Known, ridge
-from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, mean_and_error, values
 from benchmarks.time_column import TimeColumn
 from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import KernelBanditWarning
@@ -38,21 +38,19 @@ from torch_kbandits.memory import (
     UncertaintyInjection,
 )
 
-#: Multiplier of the deviation for all but one, which has 1, as is advised where a profile is known; what (c) allows.
+#: Multiplier of the deviation, unless a name says another; what (c) allows.
 _BETA, _NEAR = 2.0, 0.05
-
-#: Rows that came later, and are not among the bandits of (c): what is advised now, and what is done instead.
-_ADVISED, _INSTEAD = "GP-UCB, mean=profile, β = 1", "BoTorch, time as a column"
-_MOVING = "TV-GP-UCB, LearnedPrior(mean=profile)"
 
 _HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
 
 # ---------------------------------------------------------------- players
 
 
-def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb", beta: float = _BETA) -> Bandit:
+def _given(
+    known: Known, memory: Memory | None = None, name: str = "k-ucb", beta: float = _BETA, alone: bool = False
+) -> Bandit:
     """Return a bandit with all that the known part says: the profile as its mean, and what was fitted."""
-    prior, memory = known.fitted(memory)
+    prior, memory = known.fitted(memory, alone)
     words = {} if memory is None else {"memory": memory}
     words |= {"horizon": len(known.replay.play.rewards)} if name == "bob-gp-ucb" else {}
     words |= {} if name == "gp-ei" else {"beta": beta}
@@ -101,13 +99,10 @@ _REMEMBERING: dict[str, Make] = {
 
 _OF_PHASES: dict[str, Make] = {
     _NO_MEMORY: _given,
-    _ADVISED: partial(_given, beta=1.0),
     **_REMEMBERING,
     "GP-UCB, LearnedPrior": _learned,
     "GP-UCB, LearnedPrior, told the log": partial(_learned, told=True),
     "GP-UCB, LearnedPrior(mean=profile)": partial(_learned, profile=True),
-    _MOVING: partial(_learned, name="tv-gp-ucb", profile=True),
-    _INSTEAD: _time_column,
 }
 
 _OF_ARMS: dict[str, Make] = {
@@ -125,7 +120,16 @@ _OF_CONTEXTS: dict[str, Make] = {
     "LinUCB, told the log": partial(_bandit, name="lin-ucb", told=True),
 }
 
-_PLAYERS = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
+#: What is advised where a profile is known, first, and others, who came after the claims.
+_ADVISED: dict[str, Make] = {
+    "GP-UCB, mean=profile, β = 1": partial(_given, beta=1.0),
+    _NO_MEMORY: _given,
+    "UCB, independent arms, mean=profile, β = 1": partial(_given, beta=1.0, alone=True),
+    "TV-GP-UCB, LearnedPrior(mean=profile)": partial(_learned, name="tv-gp-ucb", profile=True),
+    "BoTorch, time as a column": _time_column,
+}
+
+_PLAYERS: dict[Kind, dict[str, Make]] = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
 
 #: What docs/choose.md and docs/memories.md recommended for each replay before it was played, and on which line.
 RECOMMENDED = {
@@ -189,16 +193,49 @@ def replays(
     choosing: bool = False,
 ) -> Found:
     """Play every player on every stretch, of a replay at most so many, or on those for choosing."""
+    found = _played(parts, replays, _PLAYERS, stretches, rounds, choosing)
+    return [_claims(found), *(_table(found, name) for name in replays), _memories(found)], found
+
+
+@benchmark(replays=("stocks, days",), players=2, stretches=1, rounds=4)
+def profiles(
+    parts: Parts,
+    replays: tuple[str, ...] = ("nitrogen oxides, days", "pedestrians, days", "ozone, months", "pedestrians, hours"),
+    players: int = 3,
+    stretches: int = 12,
+    rounds: int = 120,
+) -> Found:
+    """Play so many of those who know a profile on every stretch, beside the first of them and who does not learn."""
+    some = dict([*_ADVISED.items()][:players])
+    found, rows = _played(parts, replays, dict.fromkeys(_PLAYERS, some), stretches, rounds), list[list[str]]()
+    for player in kinds(found, "player"):
+        rows.append([player])
+        for name in replays:
+            mine, base = (values(found, "regret", replay=name, player=each) for each in (player, next(iter(some))))
+            less = [one - another for one, another in zip(mine, base, strict=bool(mine))]
+            rows[-1] += [mean_and_error(mine, 3), mean_and_error(less, 3)] if mine else ["–", "–"]
+    head = ["player", *(each for name in replays for each in (name, f"{name}, less the first bandit"))]
+    return [Table("Regret as a share of random play's", head, rows)], found
+
+
+def _played(
+    parts: Parts,
+    names: tuple[str, ...],
+    players: Mapping[Kind, dict[str, Make]],
+    stretches: int,
+    rounds: int,
+    choosing: bool = False,
+) -> list[Measurement]:
+    """Return the regret of every player, and of those without a bandit, on every stretch."""
     found = list[Measurement]()
-    for key, replay in stretches_of(replays, stretches, choosing):
+    for key, replay in stretches_of(names, stretches, choosing):
         replay = dataclasses.replace(replay, play=replay.play.rows(slice(rounds)))
         known = Known(replay)
         for player, rows in fixed_players(replay, known).items():
             found.append(key | {"player": player, "regret": relative_regret(replay.play, rows)})
-        for player, make in _PLAYERS[replay.kind].items():
-            measure = partial(_measured, make, replay, known)
-            found.append(parts.measured(key | {"player": player}, measure))
-    return [_claims(found), *(_table(found, name) for name in replays), _memories(found)], found
+        for player, make in players[replay.kind].items():
+            found.append(parts.measured(key | {"player": player}, partial(_measured, make, replay, known)))
+    return found
 
 
 def _measured(make: Make, replay: Replay, known: Known) -> Measurement:
@@ -238,7 +275,6 @@ def _memories(found: list[Measurement]) -> Table:
 
 def _claims(found: list[Measurement]) -> Table:
     rows, bandits = list[list[str]](), {player for players in _PLAYERS.values() for player in players}
-    bandits -= {_ADVISED, _INSTEAD, _MOVING}
     for name in kinds(found, "replay"):
         regrets = {player: values(found, "regret", replay=name, player=player) for player in bandits}
         best = min(filter(regrets.get, regrets), key=lambda player: statistics.fmean(regrets[player]))
@@ -258,5 +294,4 @@ def _claims(found: list[Measurement]) -> Table:
 
 
 def _is_below(less: Difference) -> bool:
-    """Say whether a difference is below zero beyond chance."""
     return less.upper is not None and less.upper < 0.0

@@ -1,7 +1,6 @@
 """What is done without this package where rewards move: BoTorch with the time as a column, and windows of counts."""
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 
 import torch
@@ -97,8 +96,3 @@ class WindowedUCB:
     def tell(self, x: Tensor, y: Tensor | float, context: Tensor | None = None) -> None:
         """Learn the reward of what was asked last."""
         self._rewards.append(float(y))
-
-
-def rows_of(arms: Tensor, played: Sequence[Tensor]) -> Tensor:
-    """Return which of the arms (A, d) were played, (T,), each (1, d)."""
-    return torch.stack([(arms == x).all(-1).nonzero()[0, 0] for x in played])

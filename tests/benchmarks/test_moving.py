@@ -95,7 +95,7 @@ def test_windowed_ucb_plays_each_arm_and_forgets():
 
 def test_series_are_whole():
     for name in SERIES:
-        (key, rewards), *_ = stretches(name, 30, 1)
+        (key, replay), *_ = stretches(name, 30, 1)
         assert key["series"] == name
-        assert rewards.shape[0] == 30
-        assert bool(rewards.isfinite().all())
+        assert replay.play.rewards.shape == (30, len(replay.arms))
+        assert bool(replay.play.rewards.isfinite().all())

@@ -54,6 +54,15 @@ def test_the_default_kernel_has_a_length_scale_for_each_parameter():
         default_kernel(4, [0, 1])
 
 
+@pytest.mark.parametrize(("groups", "expected"), [([0] * 9 + [1], [1.5]), ([*range(10)], [1.5] * 9)])
+def test_the_length_scale_of_a_context_grows_with_the_root_of_its_columns(groups, expected):
+    """It is ½√9 as a fit begins, and in the median of its prior: one for all columns, or one for each."""
+    kernel = default_kernel(10, groups, 9)
+    near = kernel.kernels[0].kernels[1].base_kernel
+    assert near.lengthscale.tolist() == [pytest.approx(expected)]
+    assert float(near.lengthscale_prior.base_dist.loc.exp()) == pytest.approx(1.5)
+
+
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("groups", [(0, 1), (0, 1, 1)])
 def test_a_fit_is_the_same_whatever_the_default_dtype(groups):

@@ -100,6 +100,24 @@ def test_tv_gp_ucb_under_a_learned_prior_learns_how_much_to_forget_unless_that_i
     assert learned.memory == TemporalPrior(0.0)  # nothing changes
 
 
+def forgetting_after(change, seed, rounds=30):
+    """ε that is learned of a function of eight arms that is 5 at first, and of noise, told in one call."""
+    generator = torch.Generator().manual_seed(seed)
+    played, means, rewards = torch.randint(8, (rounds,), generator=generator), torch.full((8,), 5.0, dtype=DOUBLE), []
+    for row in played:
+        rewards.append(means[row] + torch.randn((), generator=generator, dtype=DOUBLE))
+        means = means + change * torch.randn(8, generator=generator, dtype=DOUBLE)
+    bandit = algorithms.TVGPUCB(candidates=ARMS[:8], prior=kb.LearnedPrior(), seed=0)
+    bandit.tell(ARMS[played], torch.stack(rewards), time=torch.arange(float(rounds)))
+    return bandit.memory.forgetting
+
+
+def test_nothing_is_forgotten_of_a_level_and_noise_and_much_of_what_changes():
+    """Of 60 other such series two were taken for change: three of six by chance with a probability of 7e-4."""
+    assert sum(forgetting_after(0.0, seed) > 0.0 for seed in range(6)) <= 2
+    assert forgetting_after(3.0, 0, rounds=40) > 0.0
+
+
 def test_a_dictionary_that_spans_starts_anew_where_nothing_counts_any_more():
     """After a restart the posterior of a linear kernel is that of the rewards since, with actions of each round."""
     words = {"kernel": LinearKernel().double(), "regularization": LAMBDA, "beta": 2.0, "seed": 0}

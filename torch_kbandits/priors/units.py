@@ -50,7 +50,8 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None, context_
 
         (s₀ + s₁ ⟨x, x'⟩ + s₂ Matérn(x, x')) · Matérn(a, a')
 
-    so that LinUCB's model, a level and a trend for each action, is a part of it.
+    so that LinUCB's model, a level and a trend for each action, is a part of it. Where all c columns of a context share
+    one length scale, as those without names do, it is about ½√c.
 
     Source: Hvarfner, Hellsten and Nardi, ICML 2024: distances grow with the root of the number of coordinates, and so
     do length scales. Differs: their prior, BoTorch's ``get_covar_module_with_dim_scaled_prior``, has a median eight
@@ -76,7 +77,9 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None, context_
     linear = ScaleKernel(trend, outputscale_prior=GammaPrior(1.1, _single(_VARIANCE)))
     linear.outputscale = 1.0 / (_VARIANCE * (1 + context_dim))
     linear.register_prior("level_prior", _variance_prior(), _level)
-    near = ScaleKernel(_matern(groups[:context_dim], active_dims=contexts), outputscale_prior=_variance_prior())
+    of_context = groups[:context_dim]
+    number = context_dim if len({*of_context}) == 1 else None
+    near = ScaleKernel(_matern(of_context, number, active_dims=contexts), outputscale_prior=_variance_prior())
     return ((linear + near) * _matern(groups[context_dim:], active_dims=actions)).double()
 
 
@@ -89,10 +92,10 @@ def _variance_prior() -> GammaPrior:
     return GammaPrior(2.0, _single(0.15))
 
 
-def _matern(groups: Sequence[int], **words: Any) -> Kernel:
-    """Return a Matérn kernel with a length scale for each parameter, given that of each column."""
+def _matern(groups: Sequence[int], coordinates: int | None = None, **words: Any) -> Kernel:
+    """Return a Matérn kernel with a length scale for each parameter, each a coordinate unless their number is given."""
     numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    expected = 0.5 * math.sqrt(len(numbers))
+    expected = 0.5 * math.sqrt(coordinates or len(numbers))
     first, least = map(_single, (expected, _SHORTEST))
     words["lengthscale_prior"] = LogNormalPrior(_single(math.log(expected)), 1.0)
     words["lengthscale_constraint"] = GreaterThan(least, transform=None, initial_value=first)  # pyright: ignore
