@@ -15,7 +15,6 @@ from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState,
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.prior_draws import PriorDraws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
@@ -26,7 +25,7 @@ from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior, arms_of
 from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
-from torch_kbandits.selection.draws import PosteriorDraws
+from torch_kbandits.selection.draws import ArmPrior, PosteriorDraws
 from torch_kbandits.selection.online import pruned, started, too_many_forgotten, uniforms
 from torch_kbandits.selection.search import SearchConfig
 
@@ -87,7 +86,7 @@ class GaussianSurrogate(Surrogate):
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._online_state: OnlineState | None = None
         self._rule_memory: dict[Any, Any] = {}
-        self._prior_draws: PriorDraws | None = None
+        self._arm_prior: ArmPrior | None = None
 
     def _number(self, value: float) -> Tensor:
         return self.regularization.new_tensor(value)
@@ -458,5 +457,5 @@ class GaussianSurrogate(Surrogate):
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
-        drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
+        drawn, self._arm_prior = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._arm_prior)
         return self._values(drawn)
