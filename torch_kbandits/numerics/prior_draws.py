@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.distributions import Gamma
 
+from torch_kbandits.errors import InputError
 from torch_kbandits.loops.kernel_loops import EXPONENTIAL, MATERN, SMOOTH, SQUARED
 from torch_kbandits.numerics.formulas import Array, terms_of
 from torch_kbandits.numerics.gram import gram, prior_variance
@@ -53,6 +54,16 @@ def spectrum_of(kernel: Kernel, dimension: int) -> Spectrum | None:
         return None
     is_known = len(terms) == 1 and all(row[0] in _NU for row in terms[0][1])
     return terms[0] if is_known else None
+
+
+def slope_of(kernel: Kernel, dimension: int) -> float:
+    """Return L, the root of ∂²k/∂p∂q at p = q in the last of d columns: functions of norm B are B L-Lipschitz in it."""
+    variance, factors = spectrum_of(kernel, dimension) or (0.0, [])
+    if not factors or any(_NU[kind] < 1.0 for kind, *_ in factors):
+        why = f'discretization_size="theory" needs the steepest slope of functions of {type(kernel).__name__}'
+        raise InputError(f"{why}: take RBFKernel, or MaternKernel with nu of 1.5 or 2.5; or give a number of points.")
+    squares = (scales[-1] ** 2 * (1.0 if kind == SQUARED else 0.5 / (_NU[kind] - 1.0)) for kind, _, *scales in factors)
+    return math.sqrt(variance * sum(squares))
 
 
 @dataclass(frozen=True, eq=False)

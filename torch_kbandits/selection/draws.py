@@ -1,7 +1,7 @@
 """Draws from a posterior: a draw of the prior, corrected by what was told (Matheron's rule)."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -16,6 +16,8 @@ from torch_kbandits.posteriors.observations import Places
 from torch_kbandits.posteriors.posterior import Arms, Posterior
 
 Array = NDArray[Any]
+#: Arms and the points told; the distinct ones and which each is; what draws the prior at these.
+ArmPrior = tuple[Tensor, tuple[Tensor, Tensor], PriorDraws | None]
 
 
 def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -> RandomFourierFeatures:
@@ -35,15 +37,6 @@ def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -
             "ProbabilityOfImprovementRule."
         )
     return RandomFourierFeatures.drawn(spectrum, generator)
-
-
-class ArmPrior(NamedTuple):
-    """What draws the prior at A arms and at the points that were told, which is the same while these are."""
-
-    together: Tensor  # the arms, then the points, (A + u, d)
-    rows: Tensor  # which of the distinct ones each is, (A + u,)
-    first: Tensor  # the first arm that is equal to each, (A,)
-    draws: PriorDraws
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,25 +64,21 @@ class PosteriorDraws:
         What drew it last may be known. Raises as ``function`` does if the arms are not all in memory.
         """
         posterior, generator, number = self.posterior, torch.Generator().manual_seed(seed), len(source)
-        features = cast(Arms, posterior.arms).table.features
+        followers = cast(Arms, posterior.arms)
+        features = followers.table.features
         if source.tensor is None:
             prior, c = self.function(seed)
             values = torch.cat([prior.at(block) for _, block in source.blocks()])
             return values + torch.as_tensor(features.product(c)), None
         together = torch.cat([source.tensor, posterior.told.points.to(source.tensor)])
-        if known is None or known.draws.is_for_first or not torch.equal(known.together, together):
-            known = self._prior_at(together, number, known)
-        values, others, arms = known.draws.draw(generator), known.rows[number:].cpu().numpy(), known.rows[:number]
+        if known is None or not torch.equal(known[0], together):
+            known = together, distinct(together), None if known is None else known[2]
+        _, (points, rows), prior = known
+        if prior is None or prior.is_for_first or not torch.equal(prior.points, points):
+            prior = PriorDraws(followers.kernel, points, rows[number + torch.from_numpy(posterior.basis)].unique())
+        values, others, arms = prior.draw(generator), rows[number:].cpu().numpy(), rows[:number]
         c = posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self.order)
-        return (values[arms] + torch.as_tensor(features.product(c)))[known.first], known
-
-    def _prior_at(self, together: Tensor, number: int, known: ArmPrior | None) -> ArmPrior:
-        """Return what draws the prior at so many arms and the points after them, with the factor that is known."""
-        points, rows = distinct(together)
-        draws = None if known is None or known.draws.is_for_first else known.draws
-        if draws is None or not torch.equal(draws.points, points):
-            first = rows[number + torch.from_numpy(self.posterior.basis)].unique()
-            draws = PriorDraws(cast(Arms, self.posterior.arms).kernel, points, first)
-        order = torch.arange(number, device=rows.device)
-        first = order.new_full((len(points),), number).scatter_reduce(0, rows[:number], order, "amin")
-        return ArmPrior(together, rows, first[rows[:number]], draws)
+        drawn = values[arms] + torch.as_tensor(features.product(c))
+        order = torch.arange(number, device=arms.device)
+        first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
+        return drawn[first[arms]], (together, (points, rows), prior)
