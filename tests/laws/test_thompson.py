@@ -392,7 +392,7 @@ WRONG = [
     (lambda: ThompsonRule("theory"), "discretization_size"),
     (lambda: ThompsonRule("all", norm_bound=1.0), 'discretization_size must be "theory"'),
     (lambda: gridded(), "give norm_bound"),
-    (lambda: gridded(norm_bound=1.0, bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)), "a box of one column"),
+    (lambda: gridded(norm_bound=1.0, bounds=torch.arange(4).double().reshape(2, 2)), "a box of one column"),
     (lambda: gridded(norm_bound=1.0, bounds=None, candidates=ARMS), "a box of one column"),
     (lambda: gridded(norm_bound=1.0, kernel=RQKernel().double()), "take RBFKernel"),
     (lambda: gridded(norm_bound=1.0, kernel=MaternKernel(nu=0.5).double()), "nu of 1.5 or 2.5"),
