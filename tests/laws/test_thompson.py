@@ -305,13 +305,15 @@ def test_the_grid_of_the_theorem_is_fine_enough_and_the_maximiser_of_a_draw_on_i
         assert torch.equal(rule.on_box(model, beta, points[:pending], domain, seed), found.maximizers(1))
 
 
-@pytest.mark.parametrize("where", ["box", "contexts"])
-def test_a_bandit_draws_on_the_grid_of_the_theorem(where, tmp_path):
-    """That of its own round, 3 · 1 / 0.4 · t², along the action."""
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
+@pytest.mark.parametrize(("where", "name"), [("box", "gp-ts"), ("contexts", "gp-ts"), ("box", "pe-gp-ts")])
+def test_a_bandit_draws_on_the_grid_of_the_theorem(where, name, tmp_path):
+    """That of its own round, 3 · 1 / 0.4 · t², along the action; a family on that of the hypothesis that plays."""
     words = {"kernel": rbf(0.4), "regularization": LAMBDA, "norm_bound": 3.0, "beta": 1.0, "seed": 0}
     words |= {"bounds": torch.tensor([[0.0], [1.0]], dtype=DOUBLE), "discretization_size": "theory"}
     context = {} if where == "box" else {"context": torch.tensor([0.3], dtype=DOUBLE)}
-    bandit = kb.algorithms.GPTS(**words, **({"context_dim": 1} if context else {}))
+    words |= {"scales": (1.0,), "noise_scale": 0.2} if name == "pe-gp-ts" else {}
+    bandit = kb.algorithms.build(name, **words, **({"context_dim": 1} if context else {}))
     for t in range(1, 5):
         x = bandit.ask(**context)
         places = float(x[0, 0]) * (math.ceil(3.0 / 0.4 * t**2) - 1)

@@ -3,8 +3,7 @@
 import math
 from typing import Unpack
 
-from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.acquisition.rules import GridSize
+from torch_kbandits.acquisition.rules import GridSize, ThompsonRule
 from torch_kbandits.algorithms.arguments import Arguments, GainWords, PlannedWords, PriorWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import RandomizedKrigingBeliever, StayRule
@@ -89,7 +88,6 @@ class GPTS(Bandit):
             the exact one. No theorem here covers draws from the Nyström posterior.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
-        discretization_size: points of the Sobol set on a box; "theory", where that has one column: Theorem 4's grid.
 
     Cost of a round on A arms with u distinct ones played: O(A u + A²) up to 2,000 arms, O(A (u + d)) beyond; memory
     the same. On a box with N points in its Sobol set: O(u² + N³). With contexts O(A u² + A³), and with a dictionary of
