@@ -16,8 +16,8 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Log, Normalize, Standardize
 from botorch.optim import optimize_acqf_discrete
-from gpytorch.kernels import RQKernel
-from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
+from gpytorch.kernels import MaternKernel, RQKernel
+from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, rbf, scaled
 
 import torch_kbandits as kb
 from torch_kbandits import Arms, Bandit, ConstantWidth, FixedDictionary, InputError, NystromGP, OnlineGP
@@ -269,6 +269,64 @@ def test_a_rule_draws_on_arms_and_on_a_sobol_set_of_the_box():
     assert not torch.equal(rule.function(online(), beta, None, domain, 8).discretization, box.discretization)
 
 
+#: Kernels on one column, and L = √(∂²k/∂p∂q) at p = q.
+SLOPES = {
+    "rbf": (lambda: rbf(0.2), 1.0 / 0.2),
+    "matern": (lambda: matern(0.3, 1.7), math.sqrt(1.7 * 5.0 / 3.0) / 0.3),
+    "matern 1.5": (lambda: scaled(MaternKernel(nu=1.5).double(), 0.5), math.sqrt(0.5 * 3.0) / math.log(2.0)),
+    "product": (lambda: rbf(0.4) * matern(0.5, 1.0), math.sqrt(1.0 / 0.4**2 + 5.0 / 3.0 / 0.5**2)),
+}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("kernel", SLOPES)
+@pytest.mark.parametrize(("told", "pending"), [(3, 0), (20, 10)])
+def test_the_grid_of_the_theorem_is_fine_enough_and_the_maximiser_of_a_draw_on_it_is_found(kernel, told, pending):
+    """‖x − [x]_t‖ <= 1/(B L t²): up to 2,000 points all are evaluated, beyond that by single-precision waves."""
+    (make, slope), bound, t = SLOPES[kernel], 2.0, told + pending + 1
+    lower, upper = -1.0, 2.0
+    size = math.ceil(bound * slope * (upper - lower) * t**2)
+    grid = lower + (upper - lower) * torch.arange(size, dtype=DOUBLE).unsqueeze(-1) / (size - 1)
+    places = (data(200, 1, seed=3)[0] - lower) / (upper - lower) * (size - 1)
+    assert float((places - places.round()).abs().max()) * (upper - lower) / (size - 1) <= 1.0 / (bound * slope * t**2)
+    points = data(told, 1, seed=5)[0]
+    model, beta = online(make(), X=points, Y=torch.sin(5.0 * points)), torch.tensor(1.5, dtype=DOUBLE)
+    domain = Domain(bounds=torch.tensor([[lower], [upper]], dtype=DOUBLE))
+    for seed in range(2):
+        rule = ThompsonRule("theory", norm_bound=bound)
+        found = rule.function(model, beta, points[:pending], domain, seed)
+        rows = ((found.discretization - lower) / (upper - lower) * (size - 1)).round().long().flatten()
+        assert difference(found.discretization, grid[rows]) < 1e-12
+        assert (size <= 2000) == (len(rows) == size)
+        if size > 2000:
+            draw = kb.DiscretizedThompsonSampling(model, grid, beta=1.5, seed=seed).draws(1)[0]
+            assert float(draw.max() - draw[rows].max()) < 2e-5
+            assert difference(found.draws(1)[0], draw[rows]) < 2e-5
+        assert torch.equal(rule.on_box(model, beta, points[:pending], domain, seed), found.maximizers(1))
+
+
+@pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
+@pytest.mark.parametrize(("where", "name"), [("box", "gp-ts"), ("contexts", "gp-ts"), ("box", "pe-gp-ts")])
+def test_a_bandit_draws_on_the_grid_of_the_theorem(where, name, tmp_path):
+    """That of its own round, 3 · 1 / 0.4 · t², along the action; a family on that of the hypothesis that plays."""
+    words = {"kernel": rbf(0.4), "regularization": LAMBDA, "norm_bound": 3.0, "beta": 1.0, "seed": 0}
+    words |= {"bounds": torch.tensor([[0.0], [1.0]], dtype=DOUBLE), "discretization_size": "theory"}
+    context = {} if where == "box" else {"context": torch.tensor([0.3], dtype=DOUBLE)}
+    words |= {"scales": (1.0,), "noise_scale": 0.2} if name == "pe-gp-ts" else {}
+    bandit = kb.algorithms.build(name, **words, **({"context_dim": 1} if context else {}))
+    for t in range(1, 5):
+        x = bandit.ask(**context)
+        places = float(x[0, 0]) * (math.ceil(3.0 / 0.4 * t**2) - 1)
+        assert t == 1 or abs(places - round(places)) < 1e-9
+        bandit.tell(x, torch.sin(5.0 * x), **context)
+    bandit.save(tmp_path / "saved")
+    batch = bandit.ask(q=2, **context)
+    assert torch.equal(kb.Bandit.load(tmp_path / "saved").ask(q=2, **context), batch)
+    for x, t in zip(batch, (5, 6), strict=True):
+        places = float(x[0]) * (math.ceil(3.0 / 0.4 * t**2) - 1)
+        assert abs(places - round(places)) < 1e-9
+
+
 def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transform():
     """The outputs are independent: the sum has the mean μ₁ + w μ₂ and the covariance (1 + w²) cov."""
     model = nystrom(Y=torch.cat([Y, -2.0 * Y], -1))
@@ -334,7 +392,18 @@ WRONG = [
     (lambda: POINTS(torch.zeros(4, 1, 3, dtype=DOUBLE)), "X must have d = 2"),
     (lambda: POINTS(torch.full((4, 1, 2), math.nan, dtype=DOUBLE)), "X must be finite"),
     (lambda: ThompsonRule("theory"), "discretization_size"),
+    (lambda: ThompsonRule("all", norm_bound=1.0), 'discretization_size must be "theory"'),
+    (lambda: gridded(), "give norm_bound"),
+    (lambda: gridded(norm_bound=1.0, bounds=torch.arange(4).double().reshape(2, 2)), "a box of one column"),
+    (lambda: gridded(norm_bound=1.0, bounds=None, candidates=ARMS), "a box of one column"),
+    (lambda: gridded(norm_bound=1.0, kernel=RQKernel().double()), "take RBFKernel"),
+    (lambda: gridded(norm_bound=1.0, kernel=MaternKernel(nu=0.5).double()), "nu of 1.5 or 2.5"),
 ]
+
+
+def gridded(**words):
+    words = {"bounds": torch.tensor([[0.0], [1.0]], dtype=DOUBLE), "kernel": matern(), **words}
+    return kb.algorithms.GPTS(**words, regularization=LAMBDA, beta=1.0, discretization_size="theory", seed=0)
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG)

@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Never, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Never, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -14,6 +14,7 @@ from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
+from torch.nn.functional import max_pool1d
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import EACH_BY_ITSELF, Rescaled
@@ -22,7 +23,7 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import deviation_of
-from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, slope_of
 from torch_kbandits.numerics.random import generator_for, seed_for, seeded
 
 #: The golden section, multiples of which, modulo 1, stay as far apart as those of any number.
@@ -30,9 +31,14 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
 
+#: About how many peaks of a draw more points of the theorem's grid are evaluated, and how much more closely.
+_PEAKS, _FINER = 8, 64
+
 #: Returns of scores (..., A) what share of the choice each arm has, (..., A) in float64 on the CPU: the highest score,
 #: or all that are its equals but for rounding.
 Shares = Callable[[Tensor], Tensor]
+#: Of the set D_t on a box.
+GridSize = int | Literal["theory"]
 
 
 class ArmPosterior(Protocol):
@@ -183,15 +189,19 @@ class ThompsonRule(OptimisticRule):
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
-    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
+    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size, or the
+    theorem's, of which, beyond 2,000 points, those are evaluated that a search of the peaks of the draw comes to.
 
     Args:
-        discretization_size: of D_t.
+        discretization_size: of D_t; or "theory", on a box of one column, of width r: an even grid of ⌈B L r t²⌉ points,
+            from the nearest of which a function of norm B differs by at most 1/t².
         num_draws: n, of which propensities are counted: see ``probabilities``.
+        norm_bound: B, for the theorem's grid.
     """
 
-    discretization_size: int = 1024
+    discretization_size: GridSize = 1024
     num_draws: int = 256
+    norm_bound: float | None = None
 
     uses_width = True
     draws_functions = True
@@ -199,7 +209,11 @@ class ThompsonRule(OptimisticRule):
     is_random = True
 
     def __post_init__(self) -> None:
-        checks.keep(self, discretization_size=checks.positive_integer, num_draws=checks.positive_integer)
+        checks.keep(self, num_draws=checks.positive_integer, norm_bound=checks.optional(checks.scale))
+        if not isinstance(self.discretization_size, str):
+            checks.keep(self, discretization_size=checks.positive_integer)
+        elif checks.one_of("discretization_size", self.discretization_size, ["theory"]) and self.norm_bound is None:
+            raise InputError('discretization_size="theory" depends on the norm of the function: give norm_bound.')
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β (f − μ) for a draw f, (A,)."""
@@ -229,19 +243,42 @@ class ThompsonRule(OptimisticRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
-        """Return a ``DiscretizedThompsonSampling`` on ``discretization``."""
-        return DiscretizedThompsonSampling(model, self.discretization(domain, seed), beta=beta, seed=seed)
+        """Return a ``DiscretizedThompsonSampling`` on ``discretization``, or what a search looks at of the grid."""
+        if self.discretization_size == "theory" and isinstance(model, FactoredGP) and domain.bounds is not None:
+            t = 1 + model.num_observations + (0 if X_pending is None else len(X_pending))
+            points = self._on_grid(model, beta, domain.bounds, domain, seed, t)
+        else:
+            points = self.discretization(domain, seed)
+        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
     def discretization(self, domain: Domain, seed: int) -> Tensor:
         """Return the arms (A, d), D_t on a box, or the initial points on a cube; refuse arms that are not in memory."""
         if domain.cube is not None:
             return torch.cat(domain.initial_points(seed))
         if domain.bounds is not None:
-            drawn = draw_sobol_samples(domain.bounds, n=self.discretization_size, q=1, seed=seed % 2**31)
+            drawn = draw_sobol_samples(domain.bounds, n=cast(int, self.discretization_size), q=1, seed=seed % 2**31)
             return domain.in_context(drawn.squeeze(-2))
         if domain.arms is None:
             raise InputError("Thompson sampling as a function needs arms in memory: call ask, which does not.")
         return domain.arms
+
+    def _on_grid(self, model: FactoredGP, beta: Tensor, bounds: Tensor, domain: Domain, seed: int, t: int) -> Tensor:
+        """Return those points of the grid of round t that a search of the maximiser of a draw evaluates."""
+        lower, upper = bounds[:, -1]
+        steepest = cast(float, self.norm_bound) * slope_of(model.covar_module, bounds.shape[-1])
+        last = max(1, math.ceil(steepest * float(upper - lower) * t**2) - 1)
+        places = torch.linspace(0, last, min(last, JOINT_LIMIT) + 1, dtype=torch.float64).round().long()
+        step, window = max(1, -(-last // JOINT_LIMIT)), torch.arange(-_FINER, _FINER + 1)
+        while True:
+            points = domain.joint(lower + (upper - lower) * (places.to(bounds) / last).unsqueeze(-1))
+            if step == 1:
+                return points
+            # A value does not depend on the other points that are evaluated, as these are too many for a joint draw.
+            values = DiscretizedThompsonSampling(model, points, beta=beta, seed=seed).draws(1).cpu()
+            peaks = torch.where(values == max_pool1d(values, 3, 1, 1), values, -torch.inf).squeeze(0)
+            step = -(-step // _FINER)
+            near = places[peaks.topk(_PEAKS).indices, None] + step * window
+            places = torch.cat([places, near.clamp(0, last).flatten()]).unique()
 
 
 class RandomRule(AcquisitionRule):

@@ -171,7 +171,8 @@ MEANINGS = _entries("""
         does not cover: see ``RidgeLeverageSampling``.
     max_dictionary: the most points that the dictionary may have; None for no limit. Theorems know no limit.
     when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
-    discretization_size: points of the Sobol set on a box.
+    discretization_size: points of the Sobol set on a box; or, if that has one column and B is given, "theory": those of
+        the grid of the theorem of GP-TS.
     dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
     memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
         ``Discount(0.99)``; refused, with the reason, where another argument says it. Theorems are for functions that

@@ -4,7 +4,7 @@ import math
 from typing import Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.acquisition.rules import GridSize, ThompsonRule
 from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Sampling, shrinking_scales
@@ -26,12 +26,12 @@ class HPGPTS(Bandit):
         self,
         *,
         probabilities: tuple[float, ...] | None = None,
-        discretization_size: int = 1024,
+        discretization_size: GridSize = 1024,
         **words: Unpack[FamilyWords],
     ) -> None:
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Sampling(probabilities))
-        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size)
+        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size, norm_bound=given.norm_bound)
         super().__init__(**given.under(theory, family=family, acquisition=rule))
 
 
@@ -82,10 +82,10 @@ class PEGPTS(Bandit):
     Cost of a round: K times that of GP-TS for K hypotheses, and on a box twice that.
     """
 
-    def __init__(self, *, discretization_size: int = 1024, **words: Unpack[FamilyWords]) -> None:
+    def __init__(self, *, discretization_size: GridSize = 1024, **words: Unpack[FamilyWords]) -> None:
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Elimination(given.failure_probability, given.noise_scale))
-        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size)
+        theory, rule = given.tightest_width(draws=True), ThompsonRule(discretization_size, norm_bound=given.norm_bound)
         super().__init__(**given.under(theory, family=family, acquisition=rule))
 
 

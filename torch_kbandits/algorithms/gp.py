@@ -3,7 +3,7 @@
 import math
 from typing import Unpack
 
-from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.acquisition.rules import GridSize, ThompsonRule
 from torch_kbandits.algorithms.arguments import Arguments, GainWords, PlannedWords, PriorWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import RandomizedKrigingBeliever, StayRule
@@ -79,9 +79,9 @@ class GPTS(Bandit):
     """GP-TS, Gaussian-process Thompson sampling: play the maximiser of a draw from N(μ, v² cov).
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2, where v is the width here. Differs: on a box the draw is made
-    on a Sobol set of fixed size; beyond 2,000 distinct arms, and on arms in files, the prior part of a draw is
-    approximated, see ``PriorDraws``; contexts; a Nyström posterior, if asked for. v is ``MartingaleMixtureWidth``
-    at δ/2, which their proof allows; under a memory that forgets as for ``IGPUCB``.
+    on a Sobol set of fixed size, unless the theorem's grid is asked for; beyond 2,000 distinct arms, and on arms in
+    files, the prior part of a draw is approximated, see ``PriorDraws``; contexts; a Nyström posterior, if asked for. v
+    is ``MartingaleMixtureWidth`` at δ/2, which their proof allows; under a memory that forgets as for ``IGPUCB``.
 
     Args:
         oversampling: γ > 0, KORS's budget, for a Nyström posterior whose cost does not grow with the rounds; None for
@@ -95,11 +95,11 @@ class GPTS(Bandit):
     """
 
     def __init__(
-        self, *, oversampling: float | None = None, discretization_size: int = 1024, **words: Unpack[PlannedWords]
+        self, *, oversampling: float | None = None, discretization_size: GridSize = 1024, **words: Unpack[PlannedWords]
     ) -> None:
         given = Arguments(PlannedWords, words)
         dictionary = None if oversampling is None else KORS(oversampling)
-        rule, theory = ThompsonRule(discretization_size), given.tightest_width(draws=True)
+        rule, theory = ThompsonRule(discretization_size, norm_bound=given.norm_bound), given.tightest_width(draws=True)
         super().__init__(**given.under(theory, dictionary=dictionary, acquisition=rule))
 
 

@@ -19,7 +19,7 @@ from torch_kbandits.candidates.timed import check_offered, untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import check_kernel
-from torch_kbandits.numerics.prior_draws import drawn_function
+from torch_kbandits.numerics.prior_draws import drawn_function, slope_of
 from torch_kbandits.outcomes import REWARD, CostObjective, Limit, Scalarization
 from torch_kbandits.priors import given_prior
 
@@ -86,6 +86,9 @@ def check_candidates(config: Any) -> None:
         raise InputError("RandomizedKrigingBeliever needs all arms in one process: give Arms, or leave it out.")
     if config.constraints and candidates.is_split:
         raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
+    is_gridded, bounds = getattr(rule, "discretization_size", None) == "theory", getattr(candidates, "bounds", None)
+    if is_gridded and (bounds is None or bounds.shape[-1] != 1 or config.constraints or config.objective is not None):
+        raise InputError('discretization_size="theory" is for a box of one column and rewards alone: give a number.')
     if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
         raise InputError(
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
@@ -103,3 +106,5 @@ def check_candidates(config: Any) -> None:
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
                 drawn_function(under, config.candidates.example.shape[-1], torch.Generator())
+            if is_gridded:
+                slope_of(under, config.candidates.example.shape[-1])

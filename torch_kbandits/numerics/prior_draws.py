@@ -75,6 +75,16 @@ def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -
     return RandomFourierFeatures.drawn(spectrum, generator)
 
 
+def slope_of(kernel: Kernel, dimension: int) -> float:
+    """Return L, the root of ∂²k/∂p∂q at p = q in the last of d columns: functions of norm B are B L-Lipschitz in it."""
+    variance, factors = spectrum_of(kernel, dimension) or (0.0, [])
+    if not factors or any(_NU[kind] < 1.0 for kind, *_ in factors):
+        why = f'discretization_size="theory" needs the steepest slope of functions of {type(kernel).__name__}'
+        raise InputError(f"{why}: take RBFKernel, or MaternKernel with nu of 1.5 or 2.5; or give a number of points.")
+    squares = (scales[-1] ** 2 * (1.0 if kind == SQUARED else 0.5 / (_NU[kind] - 1.0)) for kind, _, *scales in factors)
+    return math.sqrt(variance * sum(squares))
+
+
 @dataclass(frozen=True, eq=False)
 class RandomFourierFeatures:
     """A draw of a prior as a function, Σ_j r_j cos(2π(ω_jᵀx + φ_j)), in double precision.

@@ -80,7 +80,7 @@ class GaussianSurrogate(Surrogate):
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._online_state: OnlineState | None = None
         self._rule_memory: dict[Any, Any] = {}
-        self._prior_draws: PriorDraws | None = None
+        self._arm_prior: tuple[Tensor, Tensor, Tensor, PriorDraws] | None = None
 
     def _number(self, value: float) -> Tensor:
         return self.regularization.new_tensor(value)
@@ -442,12 +442,14 @@ class GaussianSurrogate(Surrogate):
             prior, c = self.drawn(seed)
             values = torch.cat([prior.at(block) for _, block in source.blocks()])
             return self._values(values + torch.as_tensor(features.product(c)))
-        points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
-        known = self._prior_draws
-        if known is None or known.is_for_first or not torch.equal(known.points, points):
-            first = rows[number + torch.from_numpy(posterior.basis)].unique()
-            known = self._prior_draws = PriorDraws(followers.kernel, points, first)
-        values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
+        together, known = torch.cat([source.tensor, posterior.told.points.to(source.tensor)]), self._arm_prior
+        if known is None or not torch.equal(known[0], together):
+            known = together, *distinct(together), known and known[-1]
+        *_, points, rows, prior = known
+        if prior is None or prior.is_for_first or not torch.equal(prior.points, points):
+            prior = PriorDraws(followers.kernel, points, rows[number + torch.from_numpy(posterior.basis)].unique())
+        self._arm_prior = together, points, rows, prior
+        values, others, arms = prior.draw(generator), rows[number:].cpu().numpy(), rows[:number]
         at = posterior.draw_correction
         c = at(lambda places: values[others[places]].double().cpu().numpy(), generator, self._order)
         drawn, order = values[arms] + torch.as_tensor(features.product(c)), torch.arange(number, device=arms.device)
