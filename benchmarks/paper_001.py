@@ -18,6 +18,7 @@ from benchmarks.report import RECORDS
 from benchmarks.runner import Record, Table, machine
 from torch_kbandits import Bandit
 from torch_kbandits.environments import chessboard, step_diagonal
+from torch_kbandits.experiments import Record as Run
 from torch_kbandits.experiments import Row, play, read_records, summarize
 from torch_kbandits.experiments.summary import group
 
@@ -25,7 +26,7 @@ ALGORITHMS = ("EK-UCB, γ = λ/10", "EK-UCB, γ = λ", "CBKB", "CBBKB, C = 3", "
 ALGORITHMS += ("K-UCB", "SupKernelUCB", "Random", "Best fixed action")
 PROBLEMS, LEVELS, ROUNDS = ("Bump", "Chessboard", "Step Diagonal"), (1, 10, 100), (250, 500, 1_000, 2_000, 4_000)
 COMMAND = (
-    "for name in mu time thresholds lambda-1 lambda-10 lambda-100; do OMP_NUM_THREADS=1 kbandits run "
+    "for name in mu time regularization thresholds lambda-1 lambda-10 lambda-100; do OMP_NUM_THREADS=1 kbandits run "
     "benchmarks/specs/paper-001-$name.toml --directory runs/paper-001-$name --workers 1; done; "
     "python -m benchmarks.paper_001 runs"
 )
@@ -64,7 +65,7 @@ class SolvedAnew:
 
 def figure_1(folder: Path) -> Table:
     """Return regret and time for each μ, with the width of the paper's code and with the theorem's."""
-    rows = summarize(read_records(folder / "paper-001-mu")[0])
+    rows = summarize(_runs(folder, "mu"))
     columns = ["algorithm", "regret, median [quartiles]", "mean ± error", "dictionary", "seconds"]
     cells = [[row.algorithm, str(row.regret), row.regret.mean_and_error, *_costs(row)] for row in rows]
     return Table(f"Figure 1: Bump at λ = 10, {rows[0].seeds} seeds", columns, cells)
@@ -73,7 +74,7 @@ def figure_1(folder: Path) -> Table:
 def figures(folder: Path) -> list[Table]:
     """Return regret, dictionary and time of all figures but the first, a table for each problem."""
     names = ("thresholds", *(f"lambda-{level}" for level in LEVELS))
-    rows = [row for name in names for row in summarize(read_records(folder / f"paper-001-{name}")[0])]
+    rows = [row for name in names for row in summarize(_runs(folder, name))]
     found, tables = {(row.environment, row.algorithm): row for row in rows}, []
     columns = ["algorithm", *(f"{what}λ = {level}" for level in LEVELS for what in ("", "m at ", "s at "))]
     for problem in PROBLEMS:
@@ -101,7 +102,7 @@ def rewards() -> Table:
 def growth(folder: Path, anew: int) -> Table:
     """Return processor seconds to some rounds, the least of the seeds, and the exponent over the last two doublings."""
     seconds: dict[str, dict[int, float]] = {}
-    for (_, algorithm), runs in group(read_records(folder / "paper-001-time")[0]).items():
+    for (_, algorithm), runs in group(_runs(folder, "time")).items():
         least = np.min([run.cumulative_seconds for run in runs], axis=0)
         seconds[algorithm] = dict(zip(runs[0].recorded_rounds, least.tolist(), strict=True))
     environment = chessboard(seed=0)
@@ -116,6 +117,22 @@ def growth(folder: Path, anew: int) -> Table:
     return Table("Seconds to round t: Chessboard at λ = 10", ["algorithm", *map(str, ROUNDS), "exponent"], rows)
 
 
+def advised(folder: Path) -> Table:
+    """Return the regret at the λ of the corollaries."""
+    found = {(row.algorithm, row.environment): row for row in summarize(_runs(folder, "regularization"))}
+    rows = []
+    for algorithm in dict.fromkeys(algorithm for algorithm, _ in found):
+        own = [found[algorithm, problem] for problem in PROBLEMS]
+        cells = [(f"{row.regret}; {row.regret.mean_and_error}", _costs(row)[0]) for row in own]
+        rows.append([algorithm, *(cell for part in cells for cell in part)])
+    columns = ["algorithm", *(f"{what}{problem}" for problem in PROBLEMS for what in ("", "m on "))]
+    return Table("Regret at λ of regularization_for", columns, rows)
+
+
+def _runs(folder: Path, name: str) -> list[Run]:
+    return read_records(folder / f"paper-001-{name}" / "records.jsonl")[0]
+
+
 def _costs(row: Row) -> tuple[str, str]:
     """Return the dictionary, of those that have one, and the processor seconds of a run, medians."""
     size = row.dictionary_size.median
@@ -128,7 +145,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="of the runs")
     parser.add_argument("--anew", type=int, default=1_000, help="rounds of K-UCB that solves anew")
     options = parser.parse_args()
-    tables = [figure_1(options.folder), *figures(options.folder), rewards(), growth(options.folder, options.anew)]
+    folder, tables = options.folder, [figure_1(options.folder), *figures(options.folder), rewards()]
+    tables += [growth(folder, options.anew), advised(folder)]
     sizes = {"rounds": "2000, in Figure 1 1000", "seeds": "0 to 2, in Figure 1 0 to 4, of growth 0 and 1"}
     print(Record("paper-001", sizes, tables, []).publish(RECORDS, machine(), COMMAND))
 

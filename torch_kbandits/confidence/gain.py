@@ -170,9 +170,10 @@ def valko_dimension(kernel: Kernel, X: Tensor, regularization: float, horizon: i
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     X, rounds = checks.listed_points("X", X), checks.positive_integer("horizon", horizon)
     step = checks.positive("regularization", regularization) * math.log(rounds)
-    ascending = torch.linalg.eigvalsh(gram(kernel, X).double()).clamp_min(0.0)
+    values = gram(kernel, X)
+    ascending = torch.linalg.eigvalsh(values.double()).clamp_min(0.0)
     left_out = torch.cat([ascending.new_zeros(1), ascending.cumsum(0)]).flip(0)
-    rounding = len(X) * torch.finfo(torch.float64).eps * left_out[0]
+    rounding = len(X) * torch.finfo(values.dtype).eps * left_out[0]
     enough = torch.arange(len(left_out), device=X.device) * step + rounding >= left_out
     return int(enough.int().argmax())
 
