@@ -76,13 +76,13 @@ def figures(folder: Path) -> list[Table]:
     names = ("thresholds", *(f"lambda-{level}" for level in LEVELS))
     rows = [row for name in names for row in summarize(_runs(folder, name))]
     found, tables = {(row.environment, row.algorithm): row for row in rows}, []
-    columns = ["algorithm", *(f"{what}λ = {level}" for level in LEVELS for what in ("", "m at ", "s at "))]
+    columns = ["algorithm", *(f"{what}λ = {level}" for level in LEVELS for what in ("", "m at ", "s at ")), "seeds"]
     for problem in PROBLEMS:
         cells = []
         for algorithm in ALGORITHMS:
             own = [found[f"{problem}, λ = {level}", algorithm] for level in LEVELS]
             numbers = [(f"{row.regret}; {row.regret.mean_and_error}", *_costs(row)) for row in own]
-            cells.append([algorithm, *(cell for part in numbers for cell in part)])
+            cells.append([algorithm, *(cell for part in numbers for cell in part), str(own[0].seeds)])
         tables.append(Table(problem, columns, cells))
     return tables
 
