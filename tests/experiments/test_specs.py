@@ -122,7 +122,7 @@ def test_widths_by_name_in_contexts():
     gain = {"rate": "rbf", "dimension": 6}
     widths = {"width": "k-ucb"} | words, {"width": "gp-ucb", "gain": gain} | words
     spec = small(algorithms=[{"name": "k-ucb", "label": each["width"], "beta": each} for each in widths])
-    found = [build_bandit(trial, environment).width for trial in list(spec.trials())[:: len(spec.seeds)]]
+    found = [build_bandit(trial, environment).width for trial in list(spec.trials())[:2]]
     assert found == [KUCBWidth(0.2, 2.0, 0.1), GPUCBWidth(2.0, 0.1, RateGain("rbf", 6))]
     for value, needed in (("bayesian-gp-ucb", "num_arms"), ({**widths[1], "gain": {"rate": "rbf"}}, "dimension")):
         (trial, *_) = small(algorithms=[{"name": "k-ucb", "beta": value}]).trials()
