@@ -147,7 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     folder, tables = options.folder, [figure_1(options.folder), *figures(options.folder), rewards()]
     tables += [growth(folder, options.anew), advised(folder)]
-    sizes = {"rounds": "2000, in Figure 1 1000", "seeds": "0 and 1, of K-UCB and SupKernelUCB at 2000 rounds and of growth 0"}
+    sizes = {"rounds": "2000, in Figure 1 1000", "seeds": "0 and 1, in Figure 1 0 to 2, of growth 0"}
     print(Record("paper-001", sizes, tables, []).publish(RECORDS, machine(), COMMAND))
 
 
