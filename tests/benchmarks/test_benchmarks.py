@@ -7,6 +7,7 @@ import torch
 
 from benchmarks import replays
 from benchmarks.__main__ import main
+from benchmarks.paper_001 import SolvedAnew
 from benchmarks.references import AuthorsBKB, ExactGPUCB, FrequentDirections, Problem, bkb_posterior
 from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
@@ -14,6 +15,7 @@ from benchmarks.replays import RECOMMENDED, fixed_players, play
 from benchmarks.runner import BENCHMARKS
 from benchmarks.sketches import fourier
 from torch_kbandits import LearnedPrior, algorithms
+from torch_kbandits.environments import bump
 
 REGULARIZATION, LENGTHSCALE = 0.01, 0.5
 KERNEL, NOISE = oracles.rbf(LENGTHSCALE), np.full(50, REGULARIZATION)
@@ -192,3 +194,19 @@ def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
     assert bandit.history.Y.flatten().tolist() == [float(replay.play.rewards[t, arm]) for t, arm in enumerate(chosen)]
     joint = torch.cat([replay.play.contexts, replay.arms[chosen]], dim=-1)
     assert torch.equal(bandit.history.X, joint)
+
+
+def test_k_ucb_solved_anew_plays_the_actions_of_k_ucb():
+    environment, settings = bump(seed=0), {"regularization": 0.1, "beta": 2.0}
+    words = {"candidates": environment.actions, "context_dim": 5, "kernel": environment.kernel, "seed": 0}
+    bandit, anew = algorithms.KUCB(**words, **settings), SolvedAnew(environment, **settings)
+    for t in range(30):
+        context = environment.context(t)
+        x, own = bandit.ask(context=context), anew.ask(context)
+        if t == 0:  # all actions are equally uncertain
+            anew.points = list(environment.joint_points(x, t).numpy())
+        else:
+            assert torch.equal(x, own)
+        y = environment.pull(environment.joint_points(x, t), t)
+        bandit.tell(x, y, context=context)
+        anew.tell(x, y, context)

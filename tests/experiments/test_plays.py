@@ -128,7 +128,7 @@ def test_a_batch_has_the_moment_and_the_noise_of_its_first_round_and_rewards_are
 def test_seconds_are_those_of_ask_and_tell_alone(monkeypatch):
     """By a clock that the environment and the bandit move: 50 s and 2 s a call."""
     environment, now = build("rkhs-function", num_arms=5, seed=0), [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
 
     class Sleepy(Rotation):
         def ask(self):

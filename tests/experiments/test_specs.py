@@ -18,6 +18,7 @@ from torch_kbandits.confidence import (
     GPUCBWidth,
     GuessAndDouble,
     IGPUCBWidth,
+    KUCBWidth,
     MartingaleMixtureWidth,
     RateGain,
     RealizedGain,
@@ -114,6 +115,19 @@ def test_a_width_names_what_it_needs_and_the_greedy_gain_gets_it():
     for value, given, needed in ((greedy, words, "candidates"), ("igp-ucb", {}, "norm_bound")):
         with pytest.raises(InputError, match=f"needs .*{needed}"):
             build_width("beta", value, {"noise_scale": 0.1, "failure_probability": 0.1} | given)
+
+
+def test_widths_by_name_in_contexts():
+    environment, words = build("bump", seed=0), {"norm_bound": 2.0}
+    gain = {"rate": "rbf", "dimension": 6}
+    widths = {"width": "k-ucb"} | words, {"width": "gp-ucb", "gain": gain} | words
+    spec = small(algorithms=[{"name": "k-ucb", "label": each["width"], "beta": each} for each in widths])
+    found = [build_bandit(trial, environment).width for trial in list(spec.trials())[:2]]
+    assert found == [KUCBWidth(0.2, 2.0, 0.1), GPUCBWidth(2.0, 0.1, RateGain("rbf", 6))]
+    for value, needed in (("bayesian-gp-ucb", "num_arms"), ({**widths[1], "gain": {"rate": "rbf"}}, "dimension")):
+        (trial, *_) = small(algorithms=[{"name": "k-ucb", "beta": value}]).trials()
+        with pytest.raises(InputError, match=f"needs {needed}"):
+            build_bandit(trial, environment)
 
 
 E, A = {"name": "rkhs-function"}, {"name": "bkb"}

@@ -154,8 +154,8 @@ NUMBERS = {
     "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "temperature": 0.5, "threshold": 2.0,
     "speed": 0.5,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
-    "decay": 0.5, "depth": 1, "gap_decay": 0.25, "length": 3, "max_length": 3, "num_columns": 5, "num_parts": 4,
-    "variation": 2.0,
+    "capacity": 0.5, "decay": 0.5, "depth": 1, "dictionary_size": 5, "gap_decay": 0.25, "length": 3, "max_length": 3,
+    "num_columns": 5, "num_parts": 4, "variation": 2.0,
 }  # fmt: skip
 #: And what is no number.
 THINGS: dict[str, Any] = {
@@ -381,8 +381,8 @@ RANGES = {
     "num_arms num_initial score_discount num_parts",
     "-1 0 1.5 inf": "block_size dimension discount discretization_size every horizon max_dictionary max_reference "
     "max_size n num_bounds num_choices num_draws num_options num_points num_restarts num_starting raw_samples "
-    "round size switches length max_length num_columns",
-    "-1 1.5 inf": "context_dim depth epsilon exploration max_questions num_swaps number problem_seed",
+    "round size switches length max_length num_columns dictionary_size",
+    "-1 1.5 inf": "capacity context_dim depth epsilon exploration max_questions num_swaps number problem_seed",
     "-1 1 1.5 inf": "forgetting gap_decay",
     "-1 0 1 inf": "batch_threshold threshold",
     "1.5 inf": "order seed time_column",

@@ -8,9 +8,11 @@ from torch_kbandits.confidence.gain import (
     RateGain,
     RealizedGain,
     greedy_information_gain,
+    regularization_for,
     restart_period,
     sparq_cutoff,
     sparq_questions,
+    valko_dimension,
     window_size,
 )
 from torch_kbandits.confidence.guarantee import Assumption, Guarantee
@@ -63,8 +65,10 @@ __all__ = [
     "cumulative_regret_bound",
     "dictionary_size_bound",
     "greedy_information_gain",
+    "regularization_for",
     "restart_period",
     "sparq_cutoff",
     "sparq_questions",
+    "valko_dimension",
     "window_size",
 ]

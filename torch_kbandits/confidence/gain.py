@@ -14,6 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, InformationGain
 from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.gram import gram
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,53 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     return torch.tensor(gains, dtype=torch.float64).cumsum(0).to(candidates)
 
 
-# ---------------------------------------------------------------- how long to remember, and what to ask
+@torch.no_grad()
+def valko_dimension(kernel: Kernel, X: Tensor, regularization: float, horizon: int) -> int:
+    """Return the effective dimension d̃ of Valko et al. of points X (n, d): from where on eigenvalues no longer matter.
+
+        d̃ = min {j >= 0: j λ ln T >= Σ_{i>j} λ_i(K)}
+
+    with λ_1 >= … >= λ_n the eigenvalues of the kernel matrix, to rounding, ``regularization`` λ > 0, both in reward
+    units squared, and ``horizon`` T. With the effective dimension d_eff = Tr K (K + λI)⁻¹ and I_n = ½ log det(I + K/λ),
+    for T >= 3,
+
+        d̃ <= 1 + 2 d_eff,  d_eff <= 2 I_n <= d̃ (ln T + ln(1 + λ_1/λ)),  d_eff <= d̃ (1 + ln T).
+
+    Source: Valko et al., UAI 2013, for SupKernelUCB; Zenati et al., AISTATS 2022, §3.3 and Appendix D. Differs: the
+    inequalities have all constants; Appendix D's d_eff <= I_n fails without the 2.
+    Cost: O(n³) time, O(n²) memory.
+    """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    X, rounds = checks.listed_points("X", X), checks.positive_integer("horizon", horizon)
+    step = checks.positive("regularization", regularization) * math.log(rounds)
+    values = gram(kernel, X)
+    ascending = torch.linalg.eigvalsh(values.double()).clamp_min(0.0)
+    left_out = torch.cat([ascending.new_zeros(1), ascending.cumsum(0)]).flip(0)
+    rounding = len(X) * torch.finfo(values.dtype).eps * left_out[0]
+    enough = torch.arange(len(left_out), device=X.device) * step + rounding >= left_out
+    return int(enough.int().argmax())
+
+
+# ---------------------------------------------------------------- λ, how long to remember, and what to ask
+
+
+def regularization_for(horizon: int, capacity: float = 1.0, *, dictionary_size: int | None = None) -> float:
+    """Return the λ that balances the two terms of K-UCB's and EK-UCB's regret, in units of the noise variance R².
+
+        λ = T^{α/(1+α)};  for a dictionary of m <= T^{α/(1+α)} points λ = μ = T m^{−1/α}
+
+    where the effective dimension is at most (T/λ)^α. The capacity α in [0, 1] is 1/p where eigenvalues of the kernel
+    fall as k^{−p}: d/(2ν+d) of a Matérn kernel. It is 0, so that λ is 1, where they fall exponentially, as those of an
+    RBF kernel; and 1, so that λ is √T, where nothing is known. Regret is then of order T^{(1+3α)/(2+2α)}, or T
+    m^{(α−1)/(2α)} with so small a dictionary; a larger one gains nothing. μ is the ``projection`` of EK-UCB, which is λ
+    unless given. A start for tuning, since constants and logarithms are left out.
+
+    Source: Zenati et al., AISTATS 2022, Corollaries 3.1 and 4.1, and √T in §5. Differs: R is 1 there.
+    """
+    horizon, capacity = checks.positive_integer("horizon", horizon), checks.unit_interval("capacity", capacity)
+    size = checks.optional(checks.positive_integer)("dictionary_size", dictionary_size)
+    enough = horizon ** (capacity / (1.0 + capacity))
+    return enough if size is None or size >= enough else horizon * size ** (-1.0 / capacity)
 
 
 def restart_period(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:

@@ -49,7 +49,7 @@ def figures(records: Sequence[Record], scale: str = "auto") -> dict[str, Any]:
     )
     average = [values / t for values, t in zip(regrets, rounds, strict=True)]
     clock = [np.median(values, axis=0) for values in seconds]
-    t, label, spent = "round t", "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
+    t, label, spent = "round t", "cumulative regret (reward units)", "processor seconds of ask and tell, cumulative"
     shown: dict[str, tuple[list[ndarray], list[ndarray], *tuple[str, ...]]] = {
         "regret": (rounds, regrets, t, label, scale),
         "average-regret": (rounds, average, t, "cumulative regret / t", scale),

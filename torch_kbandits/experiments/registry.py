@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel, LinearKernel
+from torch import Tensor
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, Width
@@ -112,8 +113,8 @@ def build_width(where: str, value: Any, words: Mapping[str, Any]) -> float | Wid
     """
     if not isinstance(value, str | Mapping):
         return checks.non_negative(where, value)
-    if "candidates" in words:
-        words = {"num_arms": len(words["candidates"]), **words}
+    if isinstance(arms := words.get("candidates"), Tensor):  # and not contextual actions
+        words = {"num_arms": len(arms), **words}
     width = build(where, "width", value, WIDTHS, words, "width", ("scale", "double"))
     checks.instance(where, width, Width, "a Width")
     scale, double = (value.get("scale"), value.get("double", False)) if isinstance(value, Mapping) else (None, False)
@@ -127,7 +128,8 @@ def build_gain(where: str, value: Any, words: Mapping[str, Any]) -> InformationG
     """Make the information gain that a spec names, from what the run knows."""
     if isinstance(value, Mapping):
         space = words["candidates" if "candidates" in words else "bounds"]
-        return build(where, "rate", value, _RATES, {"dimension": space.shape[-1]}, "rate")
+        known = {"dimension": space.shape[-1]} if isinstance(space, Tensor) else {}
+        return build(where, "rate", value, _RATES, known, "rate")
     if not isinstance(value, str):
         return confidence.ConstantGain(checks.non_negative(where, value))
     return build(where, "information gain", value, _GAINS, words)

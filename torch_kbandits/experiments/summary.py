@@ -36,7 +36,7 @@ class Record:
         settings, rounds, record_every, seed: as in ``ExperimentSpec``.
         versions: of the packages and of Python.
         recorded_rounds: counted from 1; one entry for each of the next three.
-        cumulative_regret, cumulative_seconds: pseudo-regret, in reward units; of ask and tell.
+        cumulative_regret, cumulative_seconds: pseudo-regret, in reward units; processor seconds of ask and tell.
         dictionary_size: inducing points.
         recommended_mean: the true mean reward of the point recommended at the end; None if there is none.
         best_mean: the largest mean reward; None with contexts and where means change, as is the former.
@@ -120,7 +120,7 @@ class Row:
         rounds, seeds: T, and how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
         simple_regret: the largest mean reward less that of the recommended point; None if a run recommends none.
-        seconds, dictionary_size: of ask and tell in all T rounds; inducing points at the end.
+        seconds, dictionary_size: processor seconds of ask and tell in all T rounds; inducing points at the end.
         difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
 

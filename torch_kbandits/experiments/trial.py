@@ -37,7 +37,7 @@ _FAILURE_PROBABILITY = 0.1
 class Trace:
     """What was measured while a bandit played, after each of the recorded ``rounds``, counted from 1; the last is T.
 
-    Cumulative pseudo-regret, in reward units; cumulative seconds of ask and tell; inducing points.
+    Cumulative pseudo-regret, in reward units; cumulative processor seconds of ask and tell; inducing points.
     """
 
     rounds: list[int]
@@ -63,7 +63,7 @@ def play(
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
-    clock, differs = time.perf_counter, isinstance(environment, ContextualEnvironment | DynamicEnvironment)
+    clock, differs = time.process_time, isinstance(environment, ContextualEnvironment | DynamicEnvironment)
     contexts = environment if isinstance(environment, ContextualEnvironment) else None
     trace, regrets, seconds, t = Trace([], [], [], []), [0.0], 0.0, 0
     while t < rounds:
