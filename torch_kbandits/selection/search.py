@@ -15,7 +15,6 @@ from torch_kbandits.candidates import ArmSource
 from torch_kbandits.numerics.rows import with_owners
 
 _STARTS = 6  # from so many of the best points of each part that is evaluated a search goes on
-_UNIT = 10.0  # climbs end at slopes of 1e-5 in this unit: on 224 searches no lower, to 0.0005, than in the unit 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ def found(
         return torch.cat(parts)
     starts = torch.cat([part[score(part).topk(min(_STARTS, len(part))).indices] for part in parts])
     actions, generator = starts[:, -cube.dimension :], torch.Generator().manual_seed(seed)
-    zero, unit = starts.new_zeros(()), starts.new_tensor(_UNIT)
+    zero, unit = starts.new_zeros(()), starts.new_tensor(10.0)  # climbs end at slopes of 1e-5 in it, no lower than in 1
 
     def exchanged(points: Tensor) -> tuple[Tensor, Tensor]:
         near, owners = cube.exchanges(cube.rolled(points), generator)
