@@ -238,7 +238,7 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "Answers", "ArmPosterior", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "Answers", "ArmPosterior", "BoxPosterior", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",

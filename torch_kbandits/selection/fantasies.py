@@ -10,10 +10,9 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, AdaptiveDiscretizationRule, Cube, Domain, RandomRule
+from torch_kbandits.acquisition import AcquisitionRule, BoxPosterior, Cube, Domain, RandomRule, UniformRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
-from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
@@ -83,19 +82,15 @@ class GaussianFantasy(FantasyPosterior):
         stays = surrogate.place.domain is not None
         if stays and is_blind:
             return surrogate.place.first(len(self.pending))
-        if isinstance(rule, AdaptiveDiscretizationRule):
-            place = required(surrogate.place.domain if stays else domain)
-            x, index = rule.best_center(self.moments, surrogate.kernel, beta, place)
-            self.best_score = lambda: index
-            return x
-        model, where = surrogate.searched_in_double, _in_double(surrogate.domain if stays else required(domain))
+        where = _in_double(surrogate.domain if stays else required(domain))
         pending = None if pending is None else pending.double()
+        posterior = BoxPosterior(lambda: surrogate.searched_in_double, pending, surrogate.kernel, self.moments)
         if not stays:
-            x = on_box(rule, model, number, beta, pending, where, seed)
+            x = on_box(rule, posterior, surrogate.latest.double(), beta, where, seed)
         else:
-            x = rule.on_box(model, beta, pending, where, seed)
+            x = rule.on_box(posterior, beta, where, seed)
         if not is_blind:
-            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
+            self.best_score = partial(_score, x, rule, posterior, beta, where, seed)
         return x.to(surrogate.inducing_points)
 
     def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
@@ -303,33 +298,24 @@ def _in_double(domain: Domain) -> Domain:
     return replace(domain, **{name: part.double() for name, part in parts.items() if part is not None})
 
 
-def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
-    """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
+def _score(x: Tensor, rule: AcquisitionRule, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> float:
+    """Return the value at a point (1, d) of the function that a rule maximises over a box."""
     with torch.no_grad():
-        return float(rule.function(*words)(x.unsqueeze(0)))
+        function = rule.function(posterior.model_of(), beta, posterior.pending, domain, seed)
+        return float(function(x.unsqueeze(0)))
 
 
 def on_box(
-    rule: AcquisitionRule,
-    model: NystromGP | OnlineGP,
-    num_observations: int,
-    beta: Tensor,
-    pending: Tensor | None,
-    domain: Domain,
-    seed: int,
+    rule: AcquisitionRule, posterior: BoxPosterior, latest: Tensor, beta: Tensor, domain: Domain, seed: int
 ) -> Tensor:
     """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
 
-    The search also starts from the action told last, which is no context's optimum but often near one, and from what is
-    to be improved on.
+    The search also starts from the action told last, (1, d) or none, which is no context's optimum but often near one,
+    and from what is to be improved on.
     """
-    if rule.needs_observations and num_observations == 0:
-        lower, upper = cast(Tensor, domain.bounds)
-        uniform = torch.rand(
-            1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
-        )
-        return domain.in_context(lower + (upper - lower) * uniform.to(lower))
-    starts = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
+    if rule.needs_observations and not len(latest):
+        return UniformRule().on_box(posterior, beta, domain, seed)
+    starts = domain.in_context(latest).clamp(*cast(Tensor, domain.bounds))
     if domain.incumbent is not None:
         starts = torch.cat([starts, domain.incumbent])
-    return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)
+    return rule.on_box(posterior, beta, replace(domain, starts=starts), seed)
