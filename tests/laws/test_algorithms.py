@@ -225,6 +225,7 @@ REMEMBERING = {
     "dms-gp-ucb",
     "dms-tv-gp-ucb",
     "irgp-ucb",
+    "master-gp-ucb",
     "mvr",
     "r-gp-ucb",
     "r-perp",

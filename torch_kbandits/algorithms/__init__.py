@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.kernel_ucb import LinUCB as LinUCB
     from torch_kbandits.algorithms.kernel_ucb import SharedLinUCB as SharedLinUCB
     from torch_kbandits.algorithms.kernel_ucb import SupKernelUCB as SupKernelUCB
+    from torch_kbandits.algorithms.master_gp_ucb import MASTERGPUCB as MASTERGPUCB
     from torch_kbandits.algorithms.phased_elimination import BPE as BPE
     from torch_kbandits.algorithms.phased_elimination import MVR as MVR
     from torch_kbandits.algorithms.phased_elimination import RPERP as RPERP
