@@ -76,21 +76,22 @@ class GaussianFantasy(FantasyPosterior):
 
     def _searched(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None) -> Tensor:
         """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
-        surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
-        number = surrogate.num_observations
-        self.best_score, is_blind = float, rule.needs_observations and number == 0
+        surrogate = self.surrogate
+        self.best_score, is_blind = float, rule.needs_observations and surrogate.num_observations == 0
         stays = surrogate.place.domain is not None
         if stays and is_blind:
             return surrogate.place.first(len(self.pending))
-        where = _in_double(surrogate.domain if stays else required(domain))
-        pending = None if pending is None else pending.double()
+        where, pending = _in_double(surrogate.domain if stays else required(domain)), self.pending.double()
+        pending = pending if len(pending) else None
         posterior = BoxPosterior(lambda: surrogate.searched_in_double, pending, surrogate.kernel, self.moments)
-        if not stays:
-            x = on_box(rule, posterior, surrogate.latest.double(), beta, where, seed)
-        else:
-            x = rule.on_box(posterior, beta, where, seed)
-        if not is_blind:
-            self.best_score = partial(_score, x, rule, posterior, beta, where, seed)
+        if is_blind:
+            return UniformRule().on_box(posterior, beta, where, seed).to(surrogate.inducing_points)
+        if not stays:  # the action told last is no context's optimum but often near one
+            starts = where.in_context(surrogate.latest.double()).clamp(*cast(Tensor, where.bounds))
+            starts = starts if where.incumbent is None else torch.cat([starts, where.incumbent])
+            where = replace(where, starts=starts)
+        x = rule.on_box(posterior, beta, where, seed)
+        self.best_score = partial(_score, x, rule, posterior, beta, where, seed)
         return x.to(surrogate.inducing_points)
 
     def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
@@ -303,19 +304,3 @@ def _score(x: Tensor, rule: AcquisitionRule, posterior: BoxPosterior, beta: Tens
     with torch.no_grad():
         function = rule.function(posterior.model_of(), beta, posterior.pending, domain, seed)
         return float(function(x.unsqueeze(0)))
-
-
-def on_box(
-    rule: AcquisitionRule, posterior: BoxPosterior, latest: Tensor, beta: Tensor, domain: Domain, seed: int
-) -> Tensor:
-    """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
-
-    The search also starts from the action told last, (1, d) or none, which is no context's optimum but often near one,
-    and from what is to be improved on.
-    """
-    if rule.needs_observations and not len(latest):
-        return UniformRule().on_box(posterior, beta, domain, seed)
-    starts = domain.in_context(latest).clamp(*cast(Tensor, domain.bounds))
-    if domain.incumbent is not None:
-        starts = torch.cat([starts, domain.incumbent])
-    return rule.on_box(posterior, beta, replace(domain, starts=starts), seed)
