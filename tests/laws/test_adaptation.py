@@ -13,11 +13,11 @@ from problems import DOUBLE, believed, data, dense, difference, rbf, reward
 from scipy import stats
 
 import torch_kbandits as kb
-from torch_kbandits.algorithms.master_gp_ucb import MultiScaleRestarts
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
+    MultiScaleRestarts,
     ResidualTrigger,
 )
 from torch_kbandits.confidence import BayesianGPUCBWidth
@@ -409,7 +409,7 @@ def test_a_function_that_stays_seldom_restarts_and_one_that_changes_does():
 
 def test_instances_begin_with_their_probabilities():
     """Of 3,000 seeds; each count is within five standard deviations: a false alarm has probability below 1e-5."""
-    rule = MultiScaleRestarts(kb.ConstantWidth(1.0), 2, exploration=0.7)
+    rule = MultiScaleRestarts((Restart(1.0),), kb.ConstantWidth(1.0), 2, exploration=0.7)
     told = tuple((block, 0, 2, 0.0, -9.0, 9.0) for block in range(12))  # the sixth block of phase 3
     chosen, expected, left = [rule.choice(told, seed).memory for seed in range(3000)], {}, 1.0
     for m, begins in enumerate((12, 11, 11)):
@@ -431,7 +431,8 @@ BAD = [
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     (lambda: master(candidates=ARMS[:, :1], context_dim=1), "leave out contexts"),
     (lambda: master(exploration=1.5), "exploration"),
-    (lambda: MultiScaleRestarts(2.0), "width must be a confidence width"),
+    (lambda: MultiScaleRestarts((Restart(1.0),), 2.0), "width must be a confidence width"),
+    (lambda: MultiScaleRestarts(WINDOWS, kb.ConstantWidth(1.0)), "must be one Restart"),
     (lambda: play_dated(master(block_size=1)), "leave out times"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
     (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),

@@ -100,6 +100,7 @@ def test_every_algorithm_beats_chance():
             "sup-kernel-ucb": {"beta": 0.2},
             "bob-gp-ucb": {"block_size": None},
             "dms-gp-ucb": {"block_size": 5},
+            "master-gp-ucb": {"exploration": 0.0},
             "mvr": {"horizon": 80},
             "r-perp": {"period": 500},
             "r-gp-ucb": {"period": 75.0},

@@ -27,7 +27,7 @@ import torch_kbandits as kb
 from torch_kbandits import acquisition, algorithms, confidence, environments
 from torch_kbandits.algorithms import registry
 from torch_kbandits.evaluation import Log
-from torch_kbandits.memory import QuadraticGrowth, SlidingWindow
+from torch_kbandits.memory import QuadraticGrowth, Restart, SlidingWindow
 
 ARMS = data(20, 2, 3)[0]
 X, Y = data(6, 2, 4)
@@ -233,6 +233,7 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjection": {"growth": QuadraticGrowth()},
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
+    "MultiScaleRestarts": {"memories": (Restart(1.0),)},
     **{name: {"beta": 8.0} for name in ("AdaBKB", "BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
     "synthetic_function": {"function": "rosenbrock"},
 }

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.kernel_ucb import LinUCB as LinUCB
     from torch_kbandits.algorithms.kernel_ucb import SharedLinUCB as SharedLinUCB
     from torch_kbandits.algorithms.kernel_ucb import SupKernelUCB as SupKernelUCB
-    from torch_kbandits.algorithms.master_gp_ucb import MASTERGPUCB as MASTERGPUCB
     from torch_kbandits.algorithms.phased_elimination import BPE as BPE
     from torch_kbandits.algorithms.phased_elimination import MVR as MVR
     from torch_kbandits.algorithms.phased_elimination import RPERP as RPERP
@@ -45,5 +44,6 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.unknown_change import DMSGPUCB as DMSGPUCB
     from torch_kbandits.algorithms.unknown_change import DMSTVGPUCB as DMSTVGPUCB
     from torch_kbandits.algorithms.unknown_change import ETGPUCB as ETGPUCB
+    from torch_kbandits.algorithms.unknown_change import MASTERGPUCB as MASTERGPUCB
 else:
     __getattr__, __dir__, __all__ = exports(__name__)
