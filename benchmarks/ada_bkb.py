@@ -179,7 +179,7 @@ def _table(problem: str, rounds: int, most: float, said: str, found: list[Measur
     entries = {"all rounds": "regret", "last quarter": "late", "best point": "simple", "ms a round": "ms"}
     entries |= {"rounds": "played"} if most < 600.0 else {}
     rows = [
-        [name, *(mean_and_error(values(here, entry, player=name), 3) for entry in entries.values())]
+        [name, *(mean_and_error(values(here, e, player=name), 0 if e == "played" else 3) for e in entries.values())]
         for name in kinds(here, "player")
     ]
     limit = f", or {most:g} s" if most < 600.0 else ""
