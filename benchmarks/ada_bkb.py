@@ -70,9 +70,7 @@ def ada_bkb(
     plans += [(problem, seeds[0], player, *sizes) for problem, *sizes in longer for player in names]
     found = list[Measurement]()
     for problem, seed, player, *sizes in tqdm(plans, "ada_bkb"):
-        if (
-            player == "theirs" and PROBLEMS[problem][0] > 2 and sizes[1] > 60.0
-        ):  # where its rounds take more and more time
+        if player == "theirs" and PROBLEMS[problem][0] > 2 and sizes[1] > 60.0:  # it takes more and more time
             continue
         key = {"problem": problem, "seed": seed, "player": player, "rounds": sizes[0]}
         found.append(parts.measured(key, partial(_play, problem, seed, player, *sizes)))
