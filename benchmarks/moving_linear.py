@@ -14,14 +14,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
 from gpytorch.kernels import LinearKernel
 from numpy.typing import NDArray
 from tqdm import tqdm
-from typing_extensions import override
 
 from benchmarks.runner import Found, Parts, Table, benchmark, kinds, mean_and_error, values
 from torch_kbandits import Bandit, algorithms
@@ -53,19 +51,7 @@ class Problem:
         self.window = (2.0 * rounds / self.budget) ** (2.0 / 3.0)
 
 
-class Player(Protocol):
-    """Plays one of the actions (A, 2) of a round, and is told its reward."""
-
-    def ask(self, actions: Array) -> int:
-        """Return the row of an action."""
-        ...
-
-    def tell(self, action: Array, reward: float) -> None:
-        """Learn a reward."""
-        ...
-
-
-class Forgetting(Player):
+class Forgetting:
     """SW-LinUCB of a window (Cheung, Simchi-Levi and Zhu, AISTATS 2019), or D-LinUCB of a discount (Russac et al.).
 
     With neither it is LinUCB, OFUL of Abbasi-Yadkori, Pál and Szepesvári, NIPS 2011.
@@ -94,12 +80,12 @@ class Forgetting(Player):
         norms = np.sqrt(np.einsum("ad,de,ae->a", actions, spread, actions))
         return actions @ (inverse @ self.sums) + self.factor * self._radius * norms
 
-    @override
     def ask(self, actions: Array) -> int:
+        """Return the row of one of the actions (A, 2)."""
         return int(self.bounds(actions).argmax())
 
-    @override
     def tell(self, action: Array, reward: float) -> None:
+        """Learn a reward."""
         square = np.outer(action, action)
         self.gram, self.squared = self.discount * self.gram + square, self.discount**2 * self.squared + square
         self.sums = self.discount * self.sums + reward * action
@@ -109,7 +95,7 @@ class Forgetting(Player):
             self.gram, self.sums = self.gram - np.outer(old, old), self.sums - earned * old
 
 
-class Ours(Player):
+class Ours:
     """A bandit on the linear kernel of the same prior: variance 1 / λ for each coordinate, noise of variance 1."""
 
     def __init__(self, name: str, **words: object) -> None:
@@ -118,20 +104,20 @@ class Ours(Player):
         known = {"kernel": kernel, "regularization": 1.0, "action_dim": 2, "dictionary": SpanningDictionary()}
         self._bandit: Bandit = algorithms.build(name, seed=0, **known, **words)
 
-    @override
     def ask(self, actions: Array) -> int:
+        """Return the row of one of the actions (A, 2)."""
         offered = torch.from_numpy(actions)
         return int((offered == self._bandit.ask(candidates=offered)).all(-1).nonzero()[0])
 
-    @override
     def tell(self, action: Array, reward: float) -> None:
+        """Learn a reward."""
         self._bandit.tell(ids=self._bandit.pending_ids, y=reward)
 
 
 #: The width with a theorem of each round, of R = 1 and the norm of θ under the kernel, √λ.
 _THEOREM = {"beta": MemoryWidth(1.0, _LEVEL**0.5, _DELTA)}
 
-PLAYERS: dict[str, Callable[[float], Player]] = {
+PLAYERS: dict[str, Callable[[float], Forgetting | Ours]] = {
     "D-LinUCB": lambda w: Forgetting(discount=1.0 - 1.0 / w),
     "SW-LinUCB": lambda w: Forgetting(window=int(w)),
     "R-GP-UCB": lambda w: Ours("r-gp-ucb", period=int(w), **_THEOREM),

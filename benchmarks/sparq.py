@@ -1,7 +1,6 @@
 """SparQ-GP-UCB and W-SparQ-GP-UCB measured: windows of answers, what sparse answers are worth, and what a round costs.
 
     python -m benchmarks.sparq windows|accuracy|cost|fitted records.jsonl
-    python -m benchmarks.sparq figure records.jsonl --output figure.png
 
 ``windows`` plays the peak of Mauduit et al., 2025, section 4.1, that swings at speeds 1, 1/8 and 1/64: about √λ, √λ/8
 and √λ/64 a round at its steepest. Memories without an expert are the best of their grids on the seed 1000.
@@ -50,14 +49,10 @@ Player = Callable[[MovingPeak, int], Any]
 def main() -> None:
     """Write a record a line as they come."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("windows", "accuracy", "cost", "fitted", "figure"))
+    parser.add_argument("what", choices=("windows", "accuracy", "cost", "fitted"))
     parser.add_argument("records", type=Path)
-    parser.add_argument("--output", type=Path, default=Path("figure.png"))
     words = parser.parse_args()
     torch.set_num_threads(1)
-    if words.what == "figure":
-        figure(words.records, words.output)
-        return
     made = {"windows": windows, "accuracy": accuracy, "cost": cost, "fitted": fitted}[words.what]
     with words.records.open("a", encoding="utf-8") as file:
         for record in made():
@@ -293,39 +288,6 @@ def _norm(problem: MovingPeak, kernel: ScaleKernel, level: float) -> float:
     values = np.stack([problem.means(t).numpy() - problem.center for t in range(0, 63, 3)])
     weights = np.linalg.solve(K + level * np.eye(len(K)), values.T)
     return float(f"{np.sqrt(((K @ weights) * weights).sum(0)).max():.3g}")
-
-
-def figure(records: Path, output: Path) -> None:
-    """Draw average regrets and both bounds from the records of ``fitted``."""
-    from matplotlib import pyplot
-
-    rows = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
-    figure, axes = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
-    for prior, player in (
-        ("of the peak", "SparQ"),
-        ("of play", "SparQ"),
-        ("of the peak", "SparQ, theorem"),
-        ("of play", "SparQ, theorem"),
-        ("of the peak", "W-SparQ w=2"),
-        ("of the peak", "GP-UCB"),
-        ("none", "best fixed"),
-        ("none", "random"),
-    ):
-        kept = [each for each in rows if (each["prior"], each.get("player")) == (prior, player)]
-        label = player if prior in ("none", "of the peak") else f"{player}, prior {prior}"
-        axes.plot(_SHOWN, [np.mean([each[f"{t}"] for each in kept]) for t in _SHOWN], label=label)
-    proofs = [each for each in rows if each.get("player") == "SparQ, theorem" and each["prior"] == "of the peak"]
-    means = [np.mean([each[f"proof {t}"] for each in proofs]) for t in _SHOWN]
-    axes.plot(_SHOWN, means, "k--", label="the proof's bound, with its numbers")
-    axes.plot(_SHOWN, [_rate(t) for t in _SHOWN], "k:", label="Eq. (19) with the constant 1")
-    axes.set(xlabel="round T", ylabel="average dynamic regret", yscale="log", xscale="log")
-    figure.legend(loc="outside right upper", fontsize="small")
-    figure.savefig(output, dpi=120)
-
-
-def _rate(t: int) -> float:
-    inner = math.log(20.0) + max(math.log(math.log(t)), 0.0) ** 4
-    return math.sqrt(math.log(t) ** 6 * inner / t)
 
 
 if __name__ == "__main__":

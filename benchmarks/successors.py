@@ -111,15 +111,11 @@ def _played(part: str, q: int, name: str, player: str, seed: int, rounds: int) -
     problem = PROBLEMS[part][name](seed=seed)
     if (made := _players(part, problem, rounds, seed)[player]) is None:
         means = torch.stack([problem.means(number) for number in range(rounds)])
-        return {
-            "regret": float((means.amax(1, keepdim=True) - means).sum(0).min()),
-            "simple": 0.0,
-            "left": 0,
-            "half": 0.0,
-        }
+        regret = float((means.amax(1, keepdim=True) - means).sum(0).min())
+        return {"regret": regret, "simple": 0.0, "left": 0, "half": 0.0}
     bandit = made()
     moves, regrets, left, half = part == "moving", list[float](), False, 0.0
-    at = {} if not moves else {"round": 0}
+    at = dict[str, int]()
     for number in range(rounds // q):
         at = {"round": number} if moves else {}
         X = bandit.ask(q)

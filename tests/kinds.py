@@ -36,6 +36,7 @@ NEEDED = {
     "bob-gp-ucb": {"horizon": 200, "block_size": 3},
     **{name: {"horizon": 200} for name in ("bpe", "mvr")},
     "dms-gp-ucb": {"block_size": 3},
+    "master-gp-ucb": {"block_size": 3},
     **{name: {"scales": (2.0, 1.0, 0.5)} for name in ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")},
     "r-gp-ucb": {"period": 25.0},
     "r-perp": {"period": 25},

@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import composed
 from problems import DOUBLE, believed, data, dense, difference, rbf, reward
+from scipy import stats
 
 import torch_kbandits as kb
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
+    MultiScaleRestarts,
     ResidualTrigger,
 )
-from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Stationary, UncertaintyInjection
+from torch_kbandits.confidence import BayesianGPUCBWidth
+from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, Stationary, UncertaintyInjection
 
 ARMS = data(30, 2)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -319,6 +322,7 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
     for bandit, twin in (
         (over_bandits(block_size=3), over_bandits(block_size=3)),
         (selecting(), selecting()),
+        (master(block_size=3), master(block_size=3)),
         (make(trigger=ResidualTrigger(0.1), memory=SlidingWindow(5.0)), None),
     ):
         play(bandit, 6)
@@ -335,6 +339,88 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
             assert torch.equal(twin.ask(), bandit.ask())
 
 
+# ---------------------------------------------------------------- instances of several scales, and what restarts them
+
+
+def master(**settings):
+    return kb.algorithms.MASTERGPUCB(**(WORDS | {"exploration": 0.0} | settings))
+
+
+def play_dated(bandit):
+    bandit.tell(ARMS[:1], [0.0], time=3.5)
+
+
+def start_by_hand(history, size, beta, probability):
+    """The block of the last restart, by dense posteriors of what came since."""
+    X, y, rounds = dense(history.X, history.Y, history.rounds)
+    blocks, start, seen = rounds // size, 0, []
+    for block in range((int(rounds[-1]) + 1) // size):
+        known, told = (blocks >= start) & (blocks < block), blocks == block
+        there = oracles.exact(KERNEL, X[known], y[known], np.full(known.sum(), NOISE), ARMS.numpy())
+        here = oracles.exact(KERNEL, X[known], y[known], np.full(known.sum(), NOISE), X[told])
+        upper = (there.mean + beta * np.sqrt(there.variance)).max()
+        seen.append((told.sum(), y[told].sum(), (here.mean - beta * np.sqrt(here.variance)).sum(), upper))
+        N, rewards, least, bounds = np.array(seen).T
+        age, phase = len(seen), int(np.log2(len(seen)))
+        done = age - (2**phase - 1)
+        parts = {0: (done, (least - rewards)[-done:].sum())}
+        for m in range(phase + 1):
+            if done % 2**m == 0:
+                parts[m + 1] = 2**m, (rewards - N * bounds.min())[-(2**m) :].sum()
+        for j, (number, excess) in parts.items():
+            share = 3.0 * probability / (math.pi**2 * age**2 * 2.0**j)
+            if excess > math.sqrt(2.0 * NOISE * N[-number:].sum() * math.log(1.0 / share)):
+                start, seen = block + 1, []
+                break
+    return start
+
+
+@pytest.mark.parametrize(("size", "q", "switch"), [(1, 1, 11), (2, 2, 8), (3, 1, 12)])
+def test_restarts_are_those_of_the_tests_by_hand(size, q, switch):
+    bandit, starts = master(block_size=size), set()
+    for _ in range(8):
+        play(bandit, 3, lambda t: 1.0 if t // switch % 2 else -1.0, q)
+        start = start_by_hand(bandit.history, size, 1.5, 0.1)
+        age = bandit.round // size - start
+        assert bandit.memory.origin == start * size
+        assert bandit.memory.period == (2 ** int(math.log2(age + 1) + 1) - 1) * size
+        assert bandit.model.num_observations == q * (bandit.round - start * size)
+        starts.add(start)
+    assert len(starts) > 1
+
+
+@pytest.mark.filterwarnings("ignore::torch_kbandits.errors.TheoryWarning")
+def test_a_function_that_stays_seldom_restarts_and_one_that_changes_does():
+    """Each of 40 runs restarts with probability at most 0.05 + 0.02, for the tests and for the band."""
+    alarms, width = 0, BayesianGPUCBWidth(len(ARMS), 0.02)
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        values = np.linalg.cholesky(KERNEL(ARMS.numpy(), ARMS.numpy()) + 1e-9 * np.eye(30)) @ generator.normal(size=30)
+        bandit = master(seed=seed, false_alarm_probability=0.05, beta=width)
+        for t in range(40):
+            x = bandit.ask()
+            place = int((x == ARMS).all(-1).nonzero()[0])
+            change = 3.0 * (t >= 30 and seed < 10)
+            bandit.tell(x, values[place] - change + NOISE**0.5 * generator.normal())
+            alarms += t == 29 and bandit.memory.origin > 0.0
+        assert bandit.memory.origin >= 30.0 or seed >= 10
+    assert alarms <= stats.binom.ppf(1.0 - 1e-4, 40, 0.07)
+
+
+def test_instances_begin_with_their_probabilities():
+    """Of 3,000 seeds; each count is within five standard deviations: a false alarm has probability below 1e-5."""
+    rule = MultiScaleRestarts((Restart(1.0),), kb.ConstantWidth(1.0), 2, exploration=0.7)
+    told = tuple((block, 0, 2, 0.0, -9.0, 9.0) for block in range(12))  # the sixth block of phase 3
+    chosen, expected, left = [rule.choice(told, seed).memory for seed in range(3000)], {}, 1.0
+    for m, begins in enumerate((12, 11, 11)):
+        expected[Restart(2.0 * 2**m, 2.0 * begins)] = left * 0.7 * 2.0 ** ((m - 3) / 2)
+        left *= 1.0 - 0.7 * 2.0 ** ((m - 3) / 2)
+    expected[Restart(30.0, 0.0)] = left
+    for memory, share in expected.items():
+        assert abs(chosen.count(memory) - 3000 * share) < 5.0 * math.sqrt(3000 * share * (1.0 - share))
+    assert set(chosen) == set(expected)
+
+
 NAN = math.nan
 BAD = [
     (lambda: make(trigger=0.1), "trigger must be RestartTrigger or None"),
@@ -343,6 +429,11 @@ BAD = [
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
+    (lambda: master(candidates=ARMS[:, :1], context_dim=1), "leave out contexts"),
+    (lambda: master(exploration=1.5), "exploration"),
+    (lambda: MultiScaleRestarts((Restart(1.0),), 2.0), "width must be a confidence width"),
+    (lambda: MultiScaleRestarts(WINDOWS, kb.ConstantWidth(1.0)), "must be one Restart"),
+    (lambda: play_dated(master(block_size=1)), "leave out times"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
     (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),
 ]

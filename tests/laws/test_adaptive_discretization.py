@@ -5,12 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from botorch.optim import optimize_acqf
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from problems import DOUBLE, believed
 
+import torch_kbandits as kb
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.acquisition import AdaptiveDiscretizationRule
-from torch_kbandits.memory import TemporalPrior
+from torch_kbandits.memory import Restart, TemporalPrior
+from torch_kbandits.outcomes import Scalarization
 
 BOUNDS = torch.tensor([[0.0, -10.0], [1.0, 20.0]], dtype=DOUBLE)
 
@@ -39,7 +42,7 @@ def played(player, rounds):
 
 
 def by_the_paper(moments, beta, variation, num_parts, lengthscales=(0.3, 12.0), scale=2.0):
-    """Oracle: the centres of which one is played, of cells (lower, upper, what bounds their parts, index, open)."""
+    """Oracle: centres of which one is played, and their index, of cells (lower, upper, bound of parts, index, open)."""
 
     def varies(halves):
         return variation * np.sqrt(2.0 * scale * (1.0 - np.exp(-0.5 * ((halves / lengthscales) ** 2).sum())))
@@ -54,7 +57,8 @@ def by_the_paper(moments, beta, variation, num_parts, lengthscales=(0.3, 12.0), 
         closed = max((leaf[3] for leaf in leaves if not leaf[4]), default=-np.inf)
         divided = [leaf for leaf in leaves if leaf[4] and leaf[3] > closed]
         if not divided:
-            return np.array([(leaf[0] + leaf[1]) / 2.0 for leaf in leaves if not leaf[4] and leaf[3] > closed - 1e-9])
+            best = [(leaf[0] + leaf[1]) / 2.0 for leaf in leaves if not leaf[4] and leaf[3] > closed - 1e-9]
+            return np.array(best), closed
         leaves = [leaf for leaf in leaves if all(leaf is not each for each in divided)]
         for lower, upper, above, *_ in divided:
             side = np.argmax((upper - lower) / np.array(lengthscales))
@@ -74,8 +78,61 @@ def test_the_cell_of_the_largest_index_is_played(num_parts, words, rounds):
         mean, variance = believed(player, torch.as_tensor(x).unsqueeze(0))
         return float(mean), float(variance) ** 0.5
 
-    best = by_the_paper(moments, 2.0, next(iter(words.values()), 2.0), num_parts)
+    best, index = by_the_paper(moments, 2.0, next(iter(words.values()), 2.0), num_parts)
+    value = player.acquisition()(torch.from_numpy(best).unsqueeze(-2))
+    assert np.allclose(value, index, rtol=1e-6)  # a length scale is a raw parameter in single precision
     assert np.isclose(player.ask().numpy()[0], best, rtol=1e-9).all(-1).any()
+
+
+def gaps(player, bounds=BOUNDS, **words):
+    """By how much ``acquisition()`` is larger at points of the box, edges among them, than at what ``ask`` returns."""
+    function = player.acquisition(**words)
+    x = player.ask(remember=False, **words)
+    X = bounds[0] + (bounds[1] - bounds[0]) * torch.rand(1000, 2, generator=torch.Generator().manual_seed(1)).double()
+    X[:100, 0], X[100:200, 1] = bounds[0, 0], bounds[1, 1]
+    return function(X.to(x).unsqueeze(-2)) - function(x)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"variation": 0.5, "num_parts": 2},
+        {"memory": Restart(4)},
+        {"objective": Scalarization({"reward": "maximize"})},
+        {"objective": Scalarization({"reward": "minimize"})},
+    ],
+)
+@pytest.mark.parametrize("pending", [0, 3])
+def test_ask_maximises_acquisition_which_is_constant_in_cells(words, pending):
+    player = played(bandit(**words), 9)
+    if pending:
+        player.ask(pending)
+    found = gaps(player)
+    assert float(found.max()) <= 1e-6 * (1.0 + float(found.abs().max()))
+    assert float(found.min()) < -0.01
+
+
+def test_in_contexts_and_within_limits_too():
+    beside = bandit(context_dim=1, kernel=ard((0.5, 0.3, 12.0)))
+    for level in torch.linspace(0.0, 1.0, 8, dtype=DOUBLE).split(1):
+        x = beside.ask(context=level)
+        beside.tell(x, reward(x), context=level)
+    assert float(gaps(beside, context=torch.tensor([0.3], dtype=DOUBLE)).max()) <= 1e-9
+    limited = bandit(constraints=[kb.AtMost("heat", 1.0, "optimistic")])
+    for _ in range(6):
+        x = limited.ask()
+        limited.tell(x, reward(x), outcomes={"heat": x[:, 0]})
+    assert float(gaps(limited).max()) <= 1e-6
+
+
+def test_a_search_by_gradients_runs_on_it_and_outside_of_the_box_is_nothing():
+    function = played(bandit(), 9).acquisition()
+    x, value = optimize_acqf(function, BOUNDS, q=1, num_restarts=2, raw_samples=64)
+    assert torch.equal(function(x), value.reshape(1))
+    assert function(BOUNDS[1:] + 1.0).item() == -torch.inf
+    with pytest.raises(AssertionError, match="q=1"):
+        function(BOUNDS.unsqueeze(0))
 
 
 def test_pending_points_count():

@@ -27,7 +27,7 @@ import torch_kbandits as kb
 from torch_kbandits import acquisition, algorithms, confidence, environments
 from torch_kbandits.algorithms import registry
 from torch_kbandits.evaluation import Log
-from torch_kbandits.memory import QuadraticGrowth, SlidingWindow
+from torch_kbandits.memory import QuadraticGrowth, Restart, SlidingWindow
 
 ARMS = data(20, 2, 3)[0]
 X, Y = data(6, 2, 4)
@@ -235,12 +235,13 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjection": {"growth": QuadraticGrowth()},
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
+    "MultiScaleRestarts": {"memories": (Restart(1.0),)},
     **{name: {"beta": 8.0} for name in ("AdaBKB", "BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
     "synthetic_function": {"function": "rosenbrock"},
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "Answers", "ArmPosterior", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "Answers", "ArmPosterior", "BoxPosterior", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",

@@ -24,7 +24,7 @@ BY_HAND = {
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
-    "acquisition": {"SobolRule.on_box", "UniformRule.on_box"}
+    "acquisition": {"AdaptiveDiscretizationRule.on_box", "SobolRule.on_box", "UniformRule.on_box"}
     | {"ProbabilityOfImprovementRule.scaled_to"}
     | {"SoftmaxRule.scaled_to"}
     | {f"{name}.probabilities" for name in ("SoftmaxRule", "ThompsonRule", "UniformRule")},

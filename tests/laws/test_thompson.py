@@ -21,7 +21,7 @@ from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern, r
 
 import torch_kbandits as kb
 from torch_kbandits import Arms, Bandit, ConstantWidth, FixedDictionary, InputError, NystromGP, OnlineGP
-from torch_kbandits.acquisition import Domain, ThompsonRule
+from torch_kbandits.acquisition import BoxPosterior, Domain, ThompsonRule
 
 LAMBDA = 0.05
 ARMS, _ = data(10, 2)
@@ -255,7 +255,9 @@ def test_a_rule_draws_on_arms_and_on_a_sobol_set_of_the_box():
     assert torch.equal(on_arms.discretization, ARMS)
     domain = Domain(bounds=torch.tensor([[-1.0, 2.0], [0.0, 5.0]], dtype=DOUBLE))
     state = torch.random.get_rng_state()
-    chosen = rule.on_box(online(), beta, None, domain, 7)
+    model = online()
+    posterior = BoxPosterior(lambda: model, None, model.covar_module, model.marginals)
+    chosen = rule.on_box(posterior, beta, domain, 7)
     assert torch.equal(torch.random.get_rng_state(), state)
     box = rule.function(online(), beta, None, domain, 7)
     assert box.discretization.shape == (64, 2)
@@ -265,7 +267,7 @@ def test_a_rule_draws_on_arms_and_on_a_sobol_set_of_the_box():
     quarters = ((box.discretization - domain.bounds[0]) / (domain.bounds[1] - domain.bounds[0]) * 2).floor()
     assert torch.unique(quarters, dim=0, return_counts=True)[1].tolist() == [16, 16, 16, 16]
     assert torch.equal(chosen, box.maximizers(1))
-    assert torch.equal(rule.on_box(online(), beta, None, domain, 7), chosen)
+    assert torch.equal(rule.on_box(posterior, beta, domain, 7), chosen)
     assert not torch.equal(rule.function(online(), beta, None, domain, 8).discretization, box.discretization)
 
 

@@ -16,6 +16,7 @@ from torch_kbandits.acquisition.randomized import EpsilonGreedy, SoftmaxRule
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
+    BoxPosterior,
     OptimisticRule,
     RandomRule,
     SobolRule,
@@ -35,6 +36,7 @@ __all__ = [
     "AcquisitionRule",
     "AdaptiveDiscretizationRule",
     "ArmPosterior",
+    "BoxPosterior",
     "CombinedFunction",
     "Cube",
     "DiscretizedThompsonSampling",

@@ -2,24 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Self, cast
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import one_hot
+from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.analytic import KernelUCB, UpperConfidenceRule
+from torch_kbandits.acquisition.analytic import UpperConfidenceRule, marginals
 from torch_kbandits.acquisition.domain import Domain
-from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
+from torch_kbandits.acquisition.pending import PendingPoints
+from torch_kbandits.acquisition.rules import ArmPosterior, BoxPosterior, Moments, OptimisticRule
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import deviation_of
 from torch_kbandits.numerics.gram import gram
 
 #: A side of the box is divided so many times at most; so many cells are divided at once, and evaluated in a choice.
-_MOST_DIVISIONS, _AT_ONCE, _MOST_CELLS = 20, 64, 4096
+#: A point may be beyond the edge of a cell by that share of it.
+_MOST_DIVISIONS, _AT_ONCE, _MOST_CELLS, _ROUNDING = 20, 64, 4096, 1e-6
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class AdaptiveDiscretizationRule(OptimisticRule):
     where x is in the cell and d_k(c, x)² = k(c, c) + k(x, x) − 2 k(c, x).
 
     From the box as one cell on, the cell of the largest index is divided if β σ(c) <= V_h, else its centre is played.
-    Elsewhere than on a box, and as a function, this is ``UpperConfidenceRule``.
+    Elsewhere than on a box this is ``UpperConfidenceRule``.
 
     Source: Rando et al., AISTATS 2022, Ada-BKB. Differs: cells are divided afresh in every choice, so that it follows
     from the posterior alone, up to 64 at once; cells whose index is below the best lower bound, which the paper prunes,
@@ -67,53 +74,62 @@ class AdaptiveDiscretizationRule(OptimisticRule):
         """Return μ + β σ, (A,)."""
         return UpperConfidenceRule().on_arms(posterior, beta, seed)
 
-    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> KernelUCB:
-        """Return a ``KernelUCB``."""
-        return UpperConfidenceRule().function(model, beta, X_pending, domain, seed)
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return a ``CellUCB`` on a box, elsewhere a ``KernelUCB``."""
+        if domain.bounds is None:
+            return UpperConfidenceRule().function(model, beta, X_pending, domain, seed)
+        cells = partial(self.cells, kernel=cast(Kernel, model.covar_module), beta=beta, domain=domain)
+        return CellUCB(model, X_pending, cells)
 
-    def best_center(
-        self, moments: Callable[[Tensor], tuple[Tensor, Tensor]], kernel: Kernel, beta: Tensor, domain: Domain
-    ) -> tuple[Tensor, float]:
-        """Return the point (1, d) of a box that is played, and the index of its cell.
+    def on_box(self, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> Tensor:
+        """Return the centre (1, d) of the cell of the largest index."""
+        cells = self.cells(posterior.moments, posterior.kernel, beta, domain)
+        return domain.joint(cells.centers[torch.where(cells.is_divisible, -torch.inf, cells.index).argmax(), None])
 
-        Args:
-            moments: returns the posterior means and variances at joint points (n, d), each (n,).
-            kernel: the prior covariance.
-            beta: β, 0-dim.
-            domain: the box, with a context or without one.
-        """
-        sizes = self._sizes(kernel, beta if self.variation is None else self.variation, domain)
-        infinity = torch.full_like(sizes.variations[:1], torch.inf)
+    def cells(self, moments: Moments, kernel: Kernel, beta: Tensor, domain: Domain) -> "_Cells":
+        """Return the cells into which a box is divided, of which one of the largest index is not divisible."""
+        variation = beta if self.variation is None else self.variation
+        center, sides, halves, variations = self._sizes(kernel, variation, domain)
+        moves = 2.0 * torch.arange(self.num_parts, device=halves.device).to(halves) - (self.num_parts - 1)
+        infinity = torch.full_like(variations[:1], torch.inf)
 
         def evaluated(centers: Tensor, depths: Tensor, above: Tensor) -> _Cells:
             mean, variance = moments(domain.joint(centers))
-            spread, varies = beta * deviation_of(variance), sizes.variations[depths]
-            is_divisible = (spread <= varies) & (depths < len(sizes.sides))
-            return _Cells(centers, depths, mean + spread, torch.minimum(mean + spread, above) + varies, is_divisible)
+            spread, varies = beta * deviation_of(variance), variations[depths]
+            bounds, is_divisible = mean + spread, (spread <= varies) & (depths < len(sides))
+            return _Cells(centers, halves[depths], depths, bounds, torch.minimum(bounds, above) + varies, is_divisible)
 
-        cells, number = evaluated(sizes.center, torch.zeros_like(sizes.sides[:1]), infinity), 1
+        def divided(cells: _Cells) -> _Cells:
+            depths = cells.depths + 1
+            steps = one_hot(sides[cells.depths], halves.shape[-1]) * halves[depths]
+            centers = cells.centers.unsqueeze(1) + moves[:, None] * steps.unsqueeze(1)
+            above = cells.bounds + variations[cells.depths]
+            return evaluated(centers.flatten(0, 1), *(each.repeat_interleave(len(moves)) for each in (depths, above)))
+
+        cells, number = evaluated(center, torch.zeros_like(sides[:1]), infinity), 1
         while number < _MOST_CELLS:
             closed = cells.index[~cells.is_divisible]
             higher = cells.is_divisible & (cells.index > (closed.max() if len(closed) else -infinity))
             if not bool(higher.any()):
-                cells = cells.at(~cells.is_divisible)
-                break
+                return cells
             order = torch.where(higher, cells.index, -infinity).argsort(descending=True, stable=True)
-            divided = order[: min(_AT_ONCE, int(higher.sum()))]
-            parts = evaluated(*sizes.divided(cells.at(divided)))
-            cells, number = cells.at(order[len(divided) :]).followed(parts), number + len(parts.index)
-        best = int(cells.index.argmax())
-        return domain.joint(cells.centers[best, None]), float(cells.index[best])
+            chosen, others = order.tensor_split([min(_AT_ONCE, int(higher.sum()))])
+            parts = divided(_Cells(*(each[chosen] for each in cells)))
+            kept = (torch.cat([each[others], part]) for each, part in zip(cells, parts, strict=True))
+            cells, number = _Cells(*kept), number + len(parts.index)
+        return cells._replace(is_divisible=torch.zeros_like(cells.is_divisible))
 
-    def _sizes(self, kernel: Kernel, variation: Tensor | float, domain: Domain) -> "_Sizes":
-        """Return how large cells are, by the kernel at the centre of the box, which stands for all of it."""
+    def _sizes(self, kernel: Kernel, variation: Tensor | float, domain: Domain) -> tuple[Tensor, ...]:
+        """Return the centre (1, a), and of each depth which side is divided, (D,), half of all, (D + 1, a), and V_h."""
         if not kernel.is_stationary:
             raise InputError(
                 f"Cells of one size are alike under a stationary kernel alone, which {type(kernel).__name__} is not: "
                 "take BKB, which searches the box by gradients."
             )
         lower, upper = cast(Tensor, domain.bounds)[:, 0 if domain.context is None else len(domain.context) :]
-        center, d = ((lower + upper) / 2.0).unsqueeze(0), len(lower)
+        center, d = ((lower + upper) / 2.0).unsqueeze(0), len(lower)  # which stands for all of the box
 
         def squares(steps: Tensor) -> Tensor:
             values = gram(kernel, domain.joint(center), domain.joint(torch.cat([center, center + steps])))[0]
@@ -126,44 +142,41 @@ class AdaptiveDiscretizationRule(OptimisticRule):
         sides = order[alone[order] > least] % d
         counts = torch.cat([sides.new_zeros(1, d), one_hot(sides, d).cumsum(0)])
         halves = (upper - lower) / 2.0 * float(self.num_parts) ** -counts.to(lower)
-        return _Sizes(center, sides, halves, variation * squares(halves).sqrt(), self.num_parts)
+        return center, sides, halves, variation * squares(halves).sqrt()
 
 
-class _Sizes(NamedTuple):
-    """How large cells of each depth are."""
+class CellUCB(PendingPoints):
+    """The index of the cell of a box in which a point is: an upper confidence bound on the function in all of the cell.
 
-    center: Tensor  # of the box, (1, a)
-    sides: Tensor  # which is divided of a cell of each depth but the last, (D,)
-    halves: Tensor  # half of each side at each depth, (D + 1, a)
-    variations: Tensor  # V_h, (D + 1,)
-    num_parts: int
+    It is constant in each cell, the larger on an edge of two, and −∞ outside of the box; so it has no slope to climb.
+    """
 
-    def divided(self, cells: "_Cells") -> tuple[Tensor, Tensor, Tensor]:
-        """Return the centres of the parts of n cells, (N n, a), their depths, and the indices of the cells, (N n,)."""
-        sides, depths, N = self.sides[cells.depths], cells.depths + 1, self.num_parts
-        steps = one_hot(sides, self.halves.shape[-1]) * self.halves[depths]
-        moves = 2.0 * torch.arange(N, device=steps.device).to(steps) - (N - 1)
-        centers = cells.centers.unsqueeze(1) + moves[:, None] * steps.unsqueeze(1)
-        return (
-            centers.flatten(0, 1),
-            depths.repeat_interleave(N),
-            (cells.bounds + self.variations[cells.depths]).repeat_interleave(N),
-        )
+    def __init__(self, model: Model, X_pending: Tensor | None, cells: Callable[[Moments], "_Cells"]) -> None:
+        super().__init__(model)
+        self.X_pending, self._cells = X_pending, cells
+
+    @override
+    def _make(self) -> "_Cells":
+        """Return the cells of the posterior with the pending points."""
+        pending = self.X_pending
+        model = self.model if pending is None else cast(FactoredGP, self.model).with_pending(pending)
+        return self._cells(lambda X: marginals(model, X.unsqueeze(-2)))
+
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the indices at single points X (b, 1, d), (b,)."""
+        cells = cast(_Cells, self._current(self._X_pending))
+        offsets = X[..., -cells.centers.shape[-1] :] - cells.centers
+        is_inside = (offsets.abs() <= (1.0 + _ROUNDING) * cells.halves).all(-1)
+        return torch.where(is_inside, cells.index, -torch.inf).amax(-1).to(X) + 0.0 * X.sum((-2, -1))
 
 
 class _Cells(NamedTuple):
     """Cells of a box."""
 
     centers: Tensor  # (n, a)
+    halves: Tensor  # half of each side, (n, a)
     depths: Tensor  # (n,)
     bounds: Tensor  # μ + β σ at the centres, (n,)
     index: Tensor  # (n,)
     is_divisible: Tensor  # whether β σ <= V_h, (n,)
-
-    def at(self, rows: Tensor) -> Self:
-        """Return some of the cells, by their rows or by a mask."""
-        return type(self)(*(part[rows] for part in self))
-
-    def followed(self, others: "_Cells") -> Self:
-        """Return these cells and others."""
-        return type(self)(*map(torch.cat, zip(self, others, strict=True)))

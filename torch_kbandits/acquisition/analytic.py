@@ -100,7 +100,7 @@ class KernelUCB(PendingPoints):
         if pending is not None and not self._conditions:
             at = torch.cat([pending.to(X).expand(*X.shape[:-2], *pending.shape), X], -2)
         if at.shape[-2] == 1:
-            mean, variance = _marginals(model, at, self.posterior_transform)
+            mean, variance = marginals(model, at, self.posterior_transform)
             mean, variance = mean.unsqueeze(-1), variance.unsqueeze(-1)
         else:
             mean, variance = one_after_another(model, at, self.posterior_transform)
@@ -108,7 +108,7 @@ class KernelUCB(PendingPoints):
         return bounds[..., -X.shape[-2] :].sum(-1)
 
 
-def _marginals(model: Model, X: Tensor, transform: PosteriorTransform | None = None) -> tuple[Tensor, Tensor]:
+def marginals(model: Model, X: Tensor, transform: PosteriorTransform | None = None) -> tuple[Tensor, Tensor]:
     """Return the posterior means and variances (...,) of a model at single points X (..., 1, d)."""
     if transform is None and isinstance(model, FactoredGP) and model.is_untransformed:
         return model.marginals(X.squeeze(-2))
@@ -202,7 +202,7 @@ class ImprovementFunction(PendingPoints):
     def forward(self, X: Tensor) -> Tensor:
         """Return the logarithms of the improvement at single points X (b, 1, d), (b,)."""
         model, best = self._current(self._X_pending)
-        mean, variance = _marginals(model, X)
+        mean, variance = marginals(model, X)
         return self._score(mean - best, variance)
 
     @override
@@ -212,7 +212,7 @@ class ImprovementFunction(PendingPoints):
         if self.X_pending is not None:
             model = cast(FactoredGP, model).with_pending(self.X_pending)
             known = known if self._round is None else torch.cat([known, self._round.eligible(self.X_pending)])
-        best = _marginals(self.model, known.unsqueeze(-2))[0].max() if len(known) else known.new_zeros(())
+        best = marginals(self.model, known.unsqueeze(-2))[0].max() if len(known) else known.new_zeros(())
         return model, best + self._margin
 
 

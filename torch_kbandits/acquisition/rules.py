@@ -13,6 +13,7 @@ from botorch.exceptions import BadInitialCandidatesWarning
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
+from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn.functional import max_pool1d
 
@@ -40,6 +41,9 @@ Shares = Callable[[Tensor], Tensor]
 #: Of the set D_t on a box.
 GridSize = int | Literal["theory"]
 
+#: Returns the posterior means and variances at points (n, d), each (n,).
+Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
+
 
 class ArmPosterior(Protocol):
     """What a rule may read of the posterior over A arms."""
@@ -66,6 +70,16 @@ class ArmPosterior(Protocol):
     def covariance_root(self, rows: Tensor) -> Tensor:
         """R of some arms, (k, r) in double precision on the CPU, so that R Rᵀ is their covariance in such draws."""
         ...
+
+
+@dataclass(frozen=True)
+class BoxPosterior:
+    """What a rule may read of the posterior over a box."""
+
+    model_of: Callable[[], Model]  #: Makes a BoTorch model of it in double precision, without anything pending.
+    pending: Tensor | None  #: Points pending, (k, d).
+    kernel: Kernel  #: The prior covariance.
+    moments: Moments  #: With points pending.
 
 
 class SomeOf:
@@ -144,12 +158,13 @@ class AcquisitionRule(ABC):
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
         return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, lambda X: X)
 
-    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+    def on_box(self, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
         It is sought in shares of the box, so that no unit of a column matters. The value found is at least that at
         ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement.
         """
+        model, X_pending = posterior.model_of(), posterior.pending
         before = 0 if domain.context is None else len(domain.context)
         lower, upper = box = cast(Tensor, domain.bounds)[:, before:]
         starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
@@ -334,7 +349,7 @@ class SobolRule(RandomRule):
         """Return the playable point (1, a) next to that of this number in a Sobol sequence."""
         return cube.sample(1, torch.Generator().manual_seed(self.order), first=self.number)
 
-    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+    def on_box(self, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> Tensor:
         """Return the point (1, d) of this number in the sequence."""
         bounds, order = cast(Tensor, domain.bounds), self.order % 2**31
         return domain.in_context(draw_sobol_samples(bounds, n=self.number + 1, q=1, seed=order)[self.number])
@@ -357,7 +372,7 @@ class UniformRule(RandomRule):
         """Return a playable point (1, a) next to a uniform one."""
         return cube.sample(1, torch.Generator().manual_seed(seed))
 
-    def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
+    def on_box(self, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> Tensor:
         """Return a uniform point (1, d)."""
         lower, upper = cast(Tensor, domain.bounds)
         generator = torch.Generator().manual_seed(seed)

@@ -44,5 +44,6 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.unknown_change import DMSGPUCB as DMSGPUCB
     from torch_kbandits.algorithms.unknown_change import DMSTVGPUCB as DMSTVGPUCB
     from torch_kbandits.algorithms.unknown_change import ETGPUCB as ETGPUCB
+    from torch_kbandits.algorithms.unknown_change import MASTERGPUCB as MASTERGPUCB
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

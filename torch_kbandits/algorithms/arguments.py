@@ -132,6 +132,8 @@ DEFAULTS: dict[str, Any] = {
     "accuracy": 0.5,
     "resampling": "fresh",
     "when_full": "warn",
+    "questions": 6.0,
+    "growth": 1.0,
 }
 
 
@@ -185,6 +187,13 @@ MEANINGS = _entries("""
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
     objective: what is sought in place of the reward alone: a ``Scalarization``, ``BudgetPacing`` or ``CostCooling``.
     fidelity: which column of the candidates is a fidelity, such as epochs, at which levels and costs; see ``Fidelity``.
+    expert: a function (X, time) → (Y, variance) or None for "not yet"; see ``experts.Expert``. A variance below 1e-6 λ
+        counts as that. None where answers are given.
+    questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t; fewer where past inputs are
+        fewer or span less.
+    max_questions: how many points the expert may be asked about in all; None for any number.
+    growth: how noise grows with age, a ``Growth`` or the rate of λ (rate · age² + 1).
+    num_swaps: steps of the k-DPP's chain; None for that of ``KDPP``.
     epsilon: with what probability a choice is uniform, so that nothing has a propensity of 0; see ``EpsilonGreedy``.
 """)
 

@@ -10,8 +10,8 @@ from torch_kbandits.errors import InputError
 
 _NAMES = """
     ada-bkb bbkb bkb bob-gp-ucb bpe cbbkb cbkb dms-gp-ucb dms-tv-gp-ucb ek-ucb et-gp-ucb gp-ei gp-pi gp-ts gp-ucb
-    hp-gp-ts igp-ucb irgp-ucb k-ucb lb-gp-ucb lin-ucb mini-gp-ucb mvr pe-gp-ts pe-gp-ucb r-gp-ucb r-perp random rkb
-    shared-lin-ucb sparq-gp-ucb sup-kernel-ucb sw-gp-ucb tv-gp-ucb ui-gp-ucb w-gp-ucb w-sparq-gp-ucb
+    hp-gp-ts igp-ucb irgp-ucb k-ucb lb-gp-ucb lin-ucb master-gp-ucb mini-gp-ucb mvr pe-gp-ts pe-gp-ucb r-gp-ucb r-perp
+    random rkb shared-lin-ucb sparq-gp-ucb sup-kernel-ucb sw-gp-ucb tv-gp-ucb ui-gp-ucb w-gp-ucb w-sparq-gp-ucb
 """
 
 

@@ -7,11 +7,16 @@ from typing import Literal, Unpack
 from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, GainWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection, ResidualTrigger
+from torch_kbandits.bandit.adaptation import (
+    BanditOverBandit,
+    DynamicModelSelection,
+    MultiScaleRestarts,
+    ResidualTrigger,
+)
 from torch_kbandits.confidence import TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary, TemporalPrior
+from torch_kbandits.memory import Discount, Memory, Restart, SlidingWindow, Stationary, TemporalPrior
 from torch_kbandits.selection import are_few
 
 
@@ -158,3 +163,32 @@ class ETGPUCB(Bandit):
         trigger = ResidualTrigger(false_alarm_probability, given.noise_scale)
         theory = given.tightest_width(forgets=True)
         super().__init__(**given.under(theory, trigger=trigger))
+
+
+@described
+class MASTERGPUCB(Bandit):
+    """MASTER-GP-UCB: GP-UCB beside instances that begin anew, which restarts when rewards contradict what it knows.
+
+    Source: Wei and Luo, COLT 2021, around GP-UCB. Differs: see ``MultiScaleRestarts``.
+
+    Args:
+        false_alarm_probability: δ of the tests in (0, 1).
+        exploration: in [0, 1], how many instances begin: 1 as in the paper; 0 leaves the tests alone, for less regret.
+
+    Cost of a round: as R-GP-UCB, and once a block the posterior since the last restart at all candidates.
+    """
+
+    def __init__(
+        self,
+        *,
+        block_size: int = 2,
+        false_alarm_probability: float = 0.1,
+        exploration: float = 1.0,
+        **words: Unpack[DictionaryWords],
+    ) -> None:
+        given = Arguments(DictionaryWords, words, forgets_by="block_size")
+        if given.candidates.is_contextual:
+            raise InputError("MASTER compares rounds of the same candidates: leave out contexts, or take DMSGPUCB.")
+        theory, memories = given.tightest_width(forgets=True), (Restart(1.0),)
+        choice = MultiScaleRestarts(memories, given.width(theory), block_size, false_alarm_probability, exploration)
+        super().__init__(**given.under(theory, memories=choice))

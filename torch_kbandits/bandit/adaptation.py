@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition import Domain, UpperConfidenceRule
 from torch_kbandits.bandit.residuals import Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
@@ -21,12 +22,17 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
-__all__ += ["RestartTrigger"]
+__all__ += ["MultiScaleRestarts", "RestartTrigger"]
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
-#: Computes the posterior of a history under a memory at a time.
-PosteriorOf = Callable[[History, Memory, float], Surrogate]
+
+
+class Past(NamedTuple):
+    """What was known, and what could be played."""
+
+    posterior_of: Callable[[History, Memory, float], Surrogate]  # of a history under a memory at a time
+    domain_at: Callable[[float], Domain]  # of a time, where rounds bring neither contexts nor actions
 
 
 class Prediction(NamedTuple):
@@ -152,10 +158,10 @@ class MemoryChoice(ABC):
         checks.keep(self, memories=_memories, block_size=checks.positive_integer)
 
     @abstractmethod
-    def summaries(self, history: History, known: tuple[Any, ...], posterior_of: PosteriorOf) -> tuple[Any, ...]:
+    def summaries(self, history: History, known: tuple[Any, ...], past: Past) -> tuple[Any, ...]:
         """Return the summaries of the complete blocks of a history that matter to the next choice, in order.
 
-        Known is what this returned for an earlier part of it; ``posterior_of`` computes the posterior of a part.
+        Known is what this returned for an earlier part of it; ``past`` is what was known and could be played.
         """
 
     @abstractmethod
@@ -187,7 +193,7 @@ class BanditOverBandit(MemoryChoice):
         super().__post_init__()
         checks.keep(self, exploration=checks.unit_interval)
 
-    def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
+    def summaries(self, history: History, known: tuple[float, ...], past: Past) -> tuple[float, ...]:
         """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
@@ -254,12 +260,12 @@ class DynamicModelSelection(MemoryChoice):
         return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
     def summaries(
-        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], posterior_of: PosteriorOf
+        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], past: Past
     ) -> tuple[tuple[int, Sequence[float]], ...]:
         """Return the number of each of the latest complete blocks, and its log densities under each memory, in nats."""
         number, before = history.next_round // self.block_size, dict(known)
         blocks = range(max(0, number - self.num_blocks), number)
-        return tuple((block, before.get(block) or self._scores(block, history, posterior_of)) for block in blocks)
+        return tuple((block, before.get(block) or self._scores(block, history, past)) for block in blocks)
 
     def choice(self, summaries: tuple[tuple[int, Sequence[float]], ...], seed: int) -> Choice:
         """Return the memory of the next block. Nothing is drawn."""
@@ -269,19 +275,114 @@ class DynamicModelSelection(MemoryChoice):
         totals = self.score_discount ** (self.block_size * (blocks[-1] - blocks)) @ scores
         return Choice(self.memories[int(totals.argmax())], tuple(softmax(totals).tolist()))
 
-    def _scores(self, block: int, history: History, posterior_of: PosteriorOf) -> list[float]:
+    def _scores(self, block: int, history: History, past: Past) -> list[float]:
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
         blocks, scores = history.rounds // self.block_size, list[float]()
         before, told = history.rows(blocks < block), history.rows(blocks == block)
         for memory in self.memories if len(told.Y) else ():
-            surrogate = posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
+            surrogate = past.posterior_of(before, memory, float(cast(Tensor, told.told_at)[0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
             variance = variance + told.noise_or(surrogate.regularization.double())
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
             scores.append(-0.5 * float(terms.sum()))
         return scores or [0.0] * len(self.memories)
+
+
+@dataclass(frozen=True)
+class MultiScaleRestarts(MemoryChoice):
+    """Instances of several lengths that begin at random, and a restart of all when rewards contradict what is known.
+
+    Phase n = 0, 1, … after a restart has 2ⁿ blocks. In it an instance of 2^m blocks begins at each multiple of 2^m with
+    probability 2^(−(n − m)/2). The shortest is in force and knows the rewards since it began, else all since the
+    restart. After the a-th block, with δ_j = 3δ / (π² a² 2ʲ), it is time to restart
+
+    - if Σ (y − min f̃) > R √(2 N ln 1/δ_(m+1)) over the N rewards of the last 2^m blocks, where 2^m divides those of the
+      phase: they are better than anything was said to be;
+    - if Σ (μ − β σ − y) > R √(2 N ln 1/δ_0) over those of the phase: they are worse than they could be.
+
+    f̃ = max μ + β σ; all are of the rewards since the restart when a block began; R² = λ. On a function that stays, and
+    while its band holds, a restart comes with probability at most δ from one restart to the next.
+
+    Source: Wei and Luo, COLT 2021, MASTER. Differs: the tests have what band and noise allow in place of 9 ρ̂ and 3 ρ̂,
+    and one posterior's estimates; rewards of shorter instances count; the longest goes on through the phases; rounds
+    come in blocks. So no regret bound is claimed. Time is rounds, without contexts.
+
+    Args:
+        memories: one ``Restart``, of which period and origin are set.
+        width: β.
+        block_size: H, rounds of a block.
+        false_alarm_probability: δ in (0, 1).
+        exploration: in [0, 1], what probabilities of shorter instances are multiplied by; the paper's is 1.
+    """
+
+    memories: tuple[Memory, ...]
+    width: Width
+    block_size: int = 2
+    false_alarm_probability: float = 0.1
+    exploration: float = 1.0
+
+    allows_restarts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.memories) != 1 or not hasattr(self.memories[0], "origin"):
+            raise InputError("memories must be one Restart(...), of which period and origin are set.")
+        checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
+        checks.keep(self, false_alarm_probability=checks.open_unit_interval, exploration=checks.unit_interval)
+
+    def summaries(
+        self, history: History, known: tuple[tuple[float, ...], ...], past: Past
+    ) -> tuple[tuple[float, ...], ...]:
+        """Return of each block since a restart its number, that of the restart, N, and Σ y, Σ μ − β σ and f̃ over R."""
+        found, blocks = list(known), history.rounds // self.block_size
+        for block in range(int(found[-1][0]) + 1 if found else 0, history.next_round // self.block_size):
+            start, told = self._start(found), history.rows(blocks == block)
+            if told.told_at is not None and bool((told.told_at.cpu() != told.rounds.cpu()).any()):
+                raise InputError("Restarts of several scales count rounds: leave out times.")
+            memory = self._since(start, history.next_round)
+            surrogate = past.posterior_of(history.rows(blocks < block), memory, float(block * self.block_size))
+            beta, domain = self.width(surrogate), past.domain_at(float(block * self.block_size))
+            best = surrogate.fantasized(told.X[:0]).choose(UpperConfidenceRule(), beta, 0, domain)
+            mean, variance = surrogate.moments(told.X)
+            sums = told.Y.sum(), (mean - beta * variance.clamp_min(0.0).sqrt()).sum(), best.score()
+            found.append((block, start, len(told.Y), *(float(each / surrogate.regularization**0.5) for each in sums)))
+        return tuple(each for each in found if each[1] == found[-1][1])
+
+    def choice(self, summaries: tuple[tuple[float, ...], ...], seed: int) -> Choice:
+        """Return the memory of the next block, that of the shortest instance."""
+        block, start = int(summaries[-1][0]) + 1 if summaries else 0, self._start(summaries)
+        phase = (block - start + 1).bit_length() - 1
+        first = start + 2**phase - 1
+        for order in range(phase):
+            begins = first + ((block - first) >> order << order)
+            generator = generator_for(seed, begins, f"instance of 2^{order} blocks")
+            share = self.exploration * 2.0 ** (0.5 * (order - phase))
+            if float(torch.rand((), generator=generator, dtype=torch.float64, device="cpu")) < share:
+                return Choice(self._since(begins, 2**order), (1.0,))
+        return Choice(self._since(start, 2 ** (phase + 1) - 1), (1.0,))
+
+    def _since(self, block: int, number: int) -> Memory:
+        """Return the memory of an instance of so many blocks."""
+        period, origin = float(number * self.block_size), float(block * self.block_size)
+        return replace(cast(Any, self.memories[0]), period=period, origin=origin)
+
+    def _start(self, found: Sequence[tuple[float, ...]]) -> int:
+        """Return the block of the last restart, which is the next one if a test of those found fails."""
+        if not found:
+            return 0
+        numbers, rewards, least, bounds = np.array([each for each in found if each[1] == found[-1][1]]).T[2:]
+        age, gains = len(numbers), rewards - numbers * bounds.min()
+        done = age + 1 - 2 ** (age.bit_length() - 1)
+        tests = [(0, done, least - rewards)]
+        tests += [(m + 1, 2**m, gains) for m in range(done.bit_length()) if done % 2**m == 0]
+        level = math.log(math.pi**2 * age**2 / (3.0 * self.false_alarm_probability))
+        fails = any(
+            excess[-last:].sum() > math.sqrt(2.0 * numbers[-last:].sum() * (level + test * math.log(2.0)))
+            for test, last, excess in tests
+        )
+        return int(found[-1][0]) + 1 if fails else int(found[-1][1])
 
 
 def _memories(name: str, memories: Any) -> tuple[Memory, ...]:

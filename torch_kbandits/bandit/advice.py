@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.adaptation import Choice, MemoryChoice, PosteriorOf
+from torch_kbandits.bandit.adaptation import Choice, MemoryChoice, Past
 from torch_kbandits.confidence import sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import KDPP, PlayedPoints
 from torch_kbandits.memory import SlidingWindow, UncertaintyInjection
@@ -90,7 +90,7 @@ class SparQCutoff(MemoryChoice):
     window: OfRound | None = None
     block_size: int = 1
 
-    def summaries(self, history: History, known: tuple[int, ...], posterior_of: PosteriorOf) -> tuple[int, ...]:
+    def summaries(self, history: History, known: tuple[int, ...], past: Past) -> tuple[int, ...]:
         """Return the number of rounds."""
         return (history.next_round,)
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_kbandits.bandit.adaptation import Past
 from torch_kbandits.bandit.background import Background
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.residuals import Predictions
@@ -62,7 +63,8 @@ def with_chosen_memory(
         surrogate, compared = _believed(config, part, replace(spec, memory=memory), now, compared, len(part.X))
         return surrogate
 
-    summaries = config.memories.summaries(history.rewarded, known, believed)
+    past = Past(believed, partial(config.candidates.in_round, None, None))
+    summaries = config.memories.summaries(history.rewarded, known, past)
     memory = config.memories.choice(summaries, config.seed).memory
     return spec if memory == spec.memory else replace(spec, memory=memory), summaries, compared
 

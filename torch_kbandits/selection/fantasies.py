@@ -11,14 +11,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from torch_kbandits.acquisition import (
-    AcquisitionRule,
-    AdaptiveDiscretizationRule,
-    Cube,
-    Domain,
-    RandomRule,
-    UniformRule,
-)
+from torch_kbandits.acquisition import AcquisitionRule, BoxPosterior, Cube, Domain, RandomRule, UniformRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling, triangular_root
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.numerics.linalg import covariance_root
@@ -85,13 +78,10 @@ class GaussianFantasy(FantasyPosterior):
         is_blind, first_seed = rule.needs_observations and surrogate.num_observations == 0, surrogate.place.seed
         if is_blind and first_seed is not None:
             return Chosen(draw_sobol_samples(cast(Tensor, domain.bounds), n=number + 1, q=1, seed=first_seed)[number])
-        if isinstance(rule, AdaptiveDiscretizationRule):
-            x, index = rule.best_center(self.moments, surrogate.kernel, beta, domain)
-            return Chosen(x, None, lambda: index)
-        pending = self.pending.double() if number else None
-        model, where = surrogate.searched_in_double, _in_double(self._started(domain))
-        x = (UniformRule() if is_blind else rule).on_box(model, beta, pending, where, seed)
-        score = float if is_blind else partial(_score, x, rule, model, beta, pending, where, seed)
+        pending, where = self.pending.double() if number else None, _in_double(self._started(domain))
+        posterior = BoxPosterior(lambda: surrogate.searched_in_double, pending, surrogate.kernel, self.moments)
+        x = (UniformRule() if is_blind else rule).on_box(posterior, beta, where, seed)
+        score = float if is_blind else partial(_score, x, rule, posterior, beta, where, seed)
         return Chosen(x.to(surrogate.inducing_points), None, score)
 
     def _started(self, domain: Domain) -> Domain:
@@ -308,7 +298,8 @@ def _in_double(domain: Domain) -> Domain:
     return replace(domain, **{name: part.double() for name, part in parts.items() if part is not None})
 
 
-def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
-    """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
+def _score(x: Tensor, rule: AcquisitionRule, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> float:
+    """Return the value at a point (1, d) of the function that a rule maximises over a box."""
     with torch.no_grad():
-        return float(rule.function(*words)(x.unsqueeze(0)))
+        function = rule.function(posterior.model_of(), beta, posterior.pending, domain, seed)
+        return float(function(x.unsqueeze(0)))

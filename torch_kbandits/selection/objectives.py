@@ -155,9 +155,8 @@ class ScalarizedFantasy:
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Chosen:
         """Return the point of the largest scalarised score; of the reward where that alone counts."""
         members, reward = self.objectives.members, self.objectives.reward
-        is_alone = len(members) == 1 and members[0].place == 0 and members[0].maximize
         is_told = any(each.num_observations for each in (reward, *(member.surrogate for member in members)))
-        if isinstance(rule, RandomRule) or is_alone or not (domain.is_listed or is_told):
+        if isinstance(rule, RandomRule) or self._is_alone or not (domain.is_listed or is_told):
             return self.reward.choose(rule, beta, seed, domain)
         if domain.is_listed:
             scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
@@ -205,6 +204,8 @@ class ScalarizedFantasy:
         if isinstance(rule, ThompsonRule):  # all draws at the same points
             where = domain if domain.bounds is not None else self._searched(domain, seed)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
+        elif not self._is_alone:  # a box is searched point by point
+            domain = replace(domain, bounds=None)
         functions = list[AcquisitionFunction]()
         for each, ahead, model in zip(members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
@@ -212,6 +213,12 @@ class ScalarizedFantasy:
             functions.append((each.rule or rule).function(*words))
             functions[-1].maximize = each.maximize  # pyright: ignore[reportArgumentType]
         return CombinedFunction(functions, partial(self.objectives.value_of_own, seed=seed), [x.own for x in members])
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the reward alone counts."""
+        members = self.objectives.members
+        return len(members) == 1 and members[0].place == 0 and members[0].maximize
 
     def _aheads(self) -> list[FantasyPosterior]:
         """Return the posterior of each objective with all that is pending by now, (k,)."""
