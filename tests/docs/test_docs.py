@@ -194,7 +194,7 @@ def test_documented_defaults_are_those_of_the_signatures():
             defaults = {one.parameters[word].default for one in signatures if word in one.parameters}
             assert value in defaults, f"{page.name} says that the default of {word} is {value}, which is {defaults}"
             checked += 1
-    assert checked >= 8, f"only {checked} statements were found: the pages have another form than this test expects"
+    assert checked >= 6, f"only {checked} statements were found: the pages have another form than this test expects"
 
 
 def takers() -> dict[str, set[str]]:

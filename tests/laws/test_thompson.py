@@ -304,7 +304,8 @@ def test_the_grid_of_the_theorem_is_fine_enough_and_the_maximiser_of_a_draw_on_i
             draw = kb.DiscretizedThompsonSampling(model, grid, beta=1.5, seed=seed).draws(1)[0]
             assert float(draw.max() - draw[rows].max()) < 2e-5
             assert difference(found.draws(1)[0], draw[rows]) < 2e-5
-        assert torch.equal(rule.on_box(model, beta, points[:pending], domain, seed), found.maximizers(1))
+        posterior = BoxPosterior(lambda: model, points[:pending], model.covar_module, model.marginals)
+        assert torch.equal(rule.on_box(posterior, beta, domain, seed), found.maximizers(1))
 
 
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")

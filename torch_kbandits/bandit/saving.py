@@ -44,7 +44,7 @@ __all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "rest
 __all__ += ["state_of", "write"]
 
 #: Versions of the layout of files, and of ``Bandit.state_dict``.
-FILE_FORMAT, STATE_FORMAT = 5, 11
+FILE_FORMAT, STATE_FORMAT = 5, 12
 #: Letters of a line, and of a setting, that the message of an error shows.
 _LONGEST = 200
 _ADVICE = "Take an earlier copy, or tell the history anew."
