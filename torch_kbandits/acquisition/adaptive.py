@@ -80,15 +80,15 @@ class AdaptiveDiscretizationRule(OptimisticRule):
         """Return a ``CellUCB`` on a box, elsewhere a ``KernelUCB``."""
         if domain.bounds is None:
             return UpperConfidenceRule().function(model, beta, X_pending, domain, seed)
-        cells = partial(self.cells, kernel=cast(Kernel, model.covar_module), beta=beta, domain=domain)
+        cells = partial(self._cells, kernel=cast(Kernel, model.covar_module), beta=beta, domain=domain)
         return CellUCB(model, X_pending, cells)
 
     def on_box(self, posterior: BoxPosterior, beta: Tensor, domain: Domain, seed: int) -> Tensor:
         """Return the centre (1, d) of the cell of the largest index."""
-        cells = self.cells(posterior.moments, posterior.kernel, beta, domain)
+        cells = self._cells(posterior.moments, posterior.kernel, beta, domain)
         return domain.joint(cells.centers[torch.where(cells.is_divisible, -torch.inf, cells.index).argmax(), None])
 
-    def cells(self, moments: Moments, kernel: Kernel, beta: Tensor, domain: Domain) -> "_Cells":
+    def _cells(self, moments: Moments, kernel: Kernel, beta: Tensor, domain: Domain) -> "_Cells":
         """Return the cells into which a box is divided, of which one of the largest index is not divisible."""
         variation = beta if self.variation is None else self.variation
         center, sides, halves, variations = self._sizes(kernel, variation, domain)
