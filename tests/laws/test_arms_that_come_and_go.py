@@ -25,7 +25,7 @@ def has_table(bandit):
         return False
 
 
-TABLES = [name for name, kind in KINDS.items() if has_table(kind.make())]
+TABLES = [name for name, kind in KINDS.items() if has_table(kind.make()) and name != "means"]  # of a known table
 
 
 @pytest.mark.one_in(9)

@@ -153,6 +153,8 @@ class MemoryChoice(ABC):
     block_size: int  # H, rounds of a block; a round is a call of ``tell``
     #: Whether the choice may go with a trigger. A history does not say when there were restarts.
     allows_restarts: ClassVar[bool] = True
+    #: Whether a prior is fitted to all rewards, as the memory in force may keep too few.
+    fits_to_all: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.keep(self, memories=_memories, block_size=checks.positive_integer)
@@ -324,6 +326,7 @@ class MultiScaleRestarts(MemoryChoice):
     exploration: float = 1.0
 
     allows_restarts: ClassVar[bool] = False
+    fits_to_all: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -178,6 +178,12 @@ class BanditConfig:
         learning = None if self.learning is None else replace(self.learning, background=False)
         return changed(self, learning=learning, of_outcomes=tuple(each.in_foreground for each in self.of_outcomes))
 
+    @property
+    def fits_to_all(self) -> bool:
+        """Whether a prior is fitted to all rewards, not to what the memory in force keeps."""
+        learns = self.learning is not None and self.learning.learn_memory
+        return learns or (self.memories is not None and self.memories.fits_to_all)
+
     @cached_property
     def learns_units(self) -> bool:
         """Whether nothing is known of the units of rewards before the prior was fitted."""

@@ -104,7 +104,7 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     counting, last = due
     learning, ledger, spec = cast(LearnedPrior, config.learning), state.ledger, state.spec
     history, now = ledger.in_one_part.told[0], state.clock.now
-    memory = config.memory if learning.learn_memory else spec.memory
+    memory = config.memory if config.fits_to_all else spec.memory
     steady = memory is None and config.trigger is None
     since = history.rows(slice(ledger.num_forgotten, None if steady else ledger.num_forgotten)).rewarded
     first = [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
@@ -136,7 +136,7 @@ def due_fit(config: BanditConfig, state: State, *, early: bool = False) -> tuple
         return None
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
-    counting = learned if learning.learn_memory else _counting(state.spec, learned, state.clock.now)
+    counting = learned if config.fits_to_all else _counting(state.spec, learned, state.clock.now)
     number, stays = len(counting.X), config.is_prior_known(state.last_fit)  # after a restart what was fitted does
     if number < 2 or (number < learning.num_initial and stays):
         return None
