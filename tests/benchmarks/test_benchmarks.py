@@ -32,6 +32,7 @@ QUICK = {"model_rounds", "online_tells", "variance_ratio"}
 
 
 @pytest.mark.one_in(3)
+@pytest.mark.filterwarnings("ignore:A not p.d.")  # of BoTorch's model, which is played beside ours
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS]
 )

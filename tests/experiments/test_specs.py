@@ -27,7 +27,7 @@ from torch_kbandits.confidence import (
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_spec, parse_spec, run_experiment
 from torch_kbandits.experiments.registry import build_kernel, build_width
-from torch_kbandits.experiments.trial import build_bandit
+from torch_kbandits.experiments.trial import build_bandit, build_environment
 
 WORDS = {"noise_scale": 0.1, "norm_bound": 2.0, "failure_probability": 0.05}
 SPECS = sorted((Path(__file__).parents[2] / "benchmarks" / "specs").glob("*.toml"))
@@ -192,7 +192,7 @@ def test_the_papers_specs_are_valid(file, tmp_path, monkeypatch):
         if trial.environment.name == "sensor-replay":
             make_up_records(trial.environment.options, trial.rounds)
         if trial.environment.name != "hpolib":
-            build_bandit(trial, build(trial.environment.name, seed=trial.seed, **trial.environment.options))
+            build_bandit(trial, build_environment(trial))
 
 
 DIGITS = "9" * 5000

@@ -8,7 +8,7 @@ from torch_kbandits.plotting import plot_dictionary, plot_line, plot_plane
 
 
 @pytest.mark.one_in(16)
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "means"])  # which are known at arms alone
 def test_bandits_do_not_notice(name):
     kind = KINDS[name]
     seen, unseen = started(kind), started(kind)
