@@ -348,6 +348,12 @@ def master(**settings):
 
 def play_dated(bandit):
     bandit.tell(ARMS[:1], [0.0], time=3.5)
+    return bandit
+
+
+def replayed(bandit, other):
+    bandit.replay(other.history)
+    return bandit
 
 
 def start_by_hand(history, size, beta, probability):
@@ -433,7 +439,10 @@ BAD = [
     (lambda: master(exploration=1.5), "exploration"),
     (lambda: MultiScaleRestarts((Restart(1.0),), 2.0), "width must be a confidence width"),
     (lambda: MultiScaleRestarts(WINDOWS, kb.ConstantWidth(1.0)), "must be one Restart"),
-    (lambda: play_dated(master(block_size=1)), "leave out times"),
+    (lambda: play_dated(master()), "times are rounds"),
+    (lambda: master().ask(time=3.5), "times are rounds"),
+    (lambda: play_dated(replayed(master(), play(master(), 3))), "times are rounds"),
+    (lambda: replayed(master(block_size=1), play_dated(over_bandits())), "leave out times"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
     (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),
 ]

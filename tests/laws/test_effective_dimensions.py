@@ -7,11 +7,12 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, examples, rbf
 
 from torch_kbandits import InputError
-from torch_kbandits.confidence import regularization_for, valko_dimension
+from torch_kbandits.confidence import greedy_information_gain, regularization_for, valko_dimension
 
 
 def test_valkos_dimension_by_hand():
@@ -91,3 +92,10 @@ def test_regularization_grows_with_rounds_and_capacity_and_falls_with_the_dictio
 def test_errors_name_the_argument(words):
     with pytest.raises(InputError, match=next(iter(words))):
         regularization_for(**({"horizon": 100} | words))
+
+
+def test_a_kernel_of_several_batches_is_refused():
+    kernel, X = RBFKernel(batch_shape=torch.Size([2])).double(), torch.rand(4, 2, dtype=torch.float64)
+    for call in (lambda: valko_dimension(kernel, X, 0.1, 10), lambda: greedy_information_gain(kernel, X, 2, 0.1)):
+        with pytest.raises(InputError, match=r"kernel (must give a finite number|cannot be evaluated)"):
+            call()

@@ -330,6 +330,13 @@ def test_a_bandit_draws_on_the_grid_of_the_theorem(where, name, tmp_path):
         assert abs(places - round(places)) < 1e-9
 
 
+def test_a_grid_finer_than_double_precision_is_as_fine_as_that():
+    words = {"kernel": rbf(0.4), "regularization": LAMBDA, "beta": 1.0, "seed": 0, "discretization_size": "theory"}
+    bandit = kb.algorithms.GPTS(**words, bounds=torch.tensor([[0.0], [1.0]], dtype=DOUBLE), norm_bound=1e100)
+    bandit.tell([[0.5]], [1.0])
+    assert 0.0 <= float(bandit.ask()) <= 1.0
+
+
 def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transform():
     """The outputs are independent: the sum has the mean μ₁ + w μ₂ and the covariance (1 + w²) cov."""
     model = nystrom(Y=torch.cat([Y, -2.0 * Y], -1))

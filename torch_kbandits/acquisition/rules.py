@@ -34,6 +34,8 @@ _EQUAL = 1e-6
 
 #: About how many peaks of a draw more points of the theorem's grid are evaluated, and how much more closely.
 _PEAKS, _FINER = 8, 64
+#: Of so many points of a grid double precision tells neighbours apart.
+_FINEST = 2.0**52
 
 #: Returns of scores (..., A) what share of the choice each arm has, (..., A) in float64 on the CPU: the highest score,
 #: or all that are its equals but for rounding.
@@ -281,7 +283,7 @@ class ThompsonRule(OptimisticRule):
         """Return those points of the grid of round t that a search of the maximiser of a draw evaluates."""
         lower, upper = bounds[:, -1]
         steepest = cast(float, self.norm_bound) * slope_of(model.covar_module, bounds.shape[-1])
-        last = max(1, math.ceil(steepest * float(upper - lower) * t**2) - 1)
+        last = max(1, math.ceil(min(steepest * float(upper - lower) * t**2, _FINEST)) - 1)
         places = torch.linspace(0, last, min(last, JOINT_LIMIT) + 1, dtype=torch.float64).round().long()
         step, window = max(1, -(-last // JOINT_LIMIT)), torch.arange(-_FINER, _FINER + 1)
         while True:

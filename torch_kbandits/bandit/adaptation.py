@@ -155,6 +155,8 @@ class MemoryChoice(ABC):
     allows_restarts: ClassVar[bool] = True
     #: Whether a prior is fitted to all rewards, as the memory in force may keep too few.
     fits_to_all: ClassVar[bool] = False
+    #: Whether time is rounds, and no other is taken.
+    counts_rounds: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.keep(self, memories=_memories, block_size=checks.positive_integer)
@@ -327,6 +329,7 @@ class MultiScaleRestarts(MemoryChoice):
 
     allows_restarts: ClassVar[bool] = False
     fits_to_all: ClassVar[bool] = True
+    counts_rounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -151,7 +151,8 @@ class BanditConfig:
     @property
     def clock(self) -> Clock:
         """The clock before anything is asked or told."""
-        return Clock(matters=self.has_clock)
+        counts_rounds = self.memories is not None and self.memories.counts_rounds
+        return Clock(kind="rounds" if counts_rounds else None, matters=self.has_clock)
 
     @cached_property
     def hidden_columns(self) -> int:

@@ -162,7 +162,7 @@ class KeptBandit:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {number} round(s).")
         state = replayed(self._config, self._state, history)
         self._warn_of_fits(state, 4)
-        self._become(changed(state, clock=state.clock.undecided))
+        self._become(state if self._config.clock.kind else changed(state, clock=state.clock.undecided))
 
     @property
     def callbacks(self) -> list[Callback]:

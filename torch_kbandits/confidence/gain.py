@@ -14,7 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, InformationGain
 from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.gram import check_kernel, gram
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     candidates, n = checks.listed_points("candidates", candidates), checks.size("n", n)
+    check_kernel(kernel, candidates[:1])
     noise, gains = checks.positive("regularization", regularization), list[float]()
     left = ConditionalVariances.of(candidates, kernel)
     for _ in range(n):
@@ -169,6 +170,7 @@ def valko_dimension(kernel: Kernel, X: Tensor, regularization: float, horizon: i
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     X, rounds = checks.listed_points("X", X), checks.positive_integer("horizon", horizon)
+    check_kernel(kernel, X[:1])
     step = checks.positive("regularization", regularization) * math.log(rounds)
     values = gram(kernel, X)
     ascending = torch.linalg.eigvalsh(values.double()).clamp_min(0.0)
