@@ -311,7 +311,8 @@ class MultiScaleRestarts(MemoryChoice):
 
     Source: Wei and Luo, COLT 2021, MASTER. Differs: the tests have what band and noise allow in place of 9 ρ̂ and 3 ρ̂,
     and one posterior's estimates; rewards of shorter instances count; the longest goes on through the phases; rounds
-    come in blocks. So no regret bound is claimed. Time is rounds, without contexts.
+    come in blocks. So no regret bound is claimed. Time is rounds, without contexts. A prior that
+    is learned is fitted to all rewards.
 
     Args:
         memories: one ``Restart``, of which period and origin are set.
